@@ -1,0 +1,56 @@
+# `make` explains. Every target makes its own environment in .venv on a fresh clone.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+JOBS ?= 2
+N ?= 2000
+SECONDS ?= 20
+ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-fast test-random soak lint format bench docs clean
+
+help: ## explain the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+
+$(STAMP): pyproject.toml requirements/dev.txt scripts/install.py
+	@$(PYTHON) scripts/install.py $(VENV)
+	@touch $@
+
+demo: $(STAMP) ## a shop that changes while five views follow it; no server needed (SECONDS=20)
+	@$(BIN)/runnel demo --seconds $(SECONDS)
+
+test: $(STAMP) ## all tests: Spark and the servers the tests start themselves (JOBS=2, ARGS="-k ...")
+	@$(BIN)/pytest -n $(JOBS) --dist loadgroup $(ARGS)
+
+test-fast: $(STAMP) ## the tests that need neither Spark nor a server
+	@$(BIN)/pytest -m "not (spark or postgres or cassandra or hbase or mariadb or mysql or browser or slow)" $(ARGS)
+
+test-random: $(STAMP) ## N random views and changes, maintained == recomputed (N=2000)
+	@RUNNEL_CASES=$(N) $(BIN)/pytest -m "not slow" -k "random" --timeout 0 -s $(ARGS)
+
+soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
+	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
+	@$(BIN)/python -m tests.soak --engine spark --epochs 2000
+
+lint: $(STAMP) ## ruff, its formatter, mypy --strict and the import contracts
+	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(STAMP) ## format the code and mend what ruff can mend
+	@$(BIN)/ruff check --fix .
+	@$(BIN)/ruff format .
+
+bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000")
+	@$(BIN)/runnel bench dashboard $(ARGS)
+
+docs: $(STAMP) ## write the reference of error codes and run the examples of the documentation
+	@$(BIN)/python scripts/error_reference.py
+	@$(BIN)/pytest tests/docs $(ARGS)
+
+clean: ## remove the environment and every cache
+	@rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis spark-warehouse
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
