@@ -1,0 +1,98 @@
+"""Every error runnel raises on purpose: one sentence, a stable code, the place, and what to do about it.
+
+Two kinds matter to whoever catches one. A `Terminal` error will come again until somebody changes something; a `Transient`
+one may be gone on the next try, and is the only kind that is ever retried.
+
+>>> print(Terminal("RUNNEL-VIEW-COLUMN", "unknown column 'amont'", place=Place("views/a.sql", 3, 8), hint="did you mean 'amount'?"))
+RUNNEL-VIEW-COLUMN: unknown column 'amont' (views/a.sql:3:8); did you mean 'amount'?
+"""
+
+from __future__ import annotations
+
+import difflib
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+USAGE = 2
+UNREACHABLE = 3
+NOT_FINE = 1
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where something was written: a file or a name, and the line and column (from 1) where they are known."""
+
+    file: str
+    line: int | None = None
+    column: int | None = None
+
+    def __str__(self) -> str:
+        return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+
+
+class RunnelError(Exception):
+    """The root of runnel's errors; `exit_code` is what the command line ends with."""
+
+    exit_code = NOT_FINE
+
+    def __init__(self, code: str, message: str, *, place: Place | None = None, hint: str | None = None) -> None:
+        """Say what is wrong (`message`), where (`place`), and what to do (`hint`); `code` never changes between releases."""
+        super().__init__(message)
+        self.code = code
+        self.message = message
+        self.place = place
+        self.hint = hint
+
+    def __str__(self) -> str:
+        where = f" ({self.place})" if self.place else ""
+        what_to_do = f"; {self.hint}" if self.hint else ""
+        return f"{self.code}: {self.message}{where}{what_to_do}"
+
+
+class Terminal(RunnelError):
+    """It will fail again until somebody changes something."""
+
+
+class Transient(RunnelError):
+    """It may work on the next try: a lost race, a busy catalog, a server that is away."""
+
+
+class UsageError(Terminal):
+    """The command, the call or the configuration is wrong."""
+
+    exit_code = USAGE
+
+
+class Unreachable(Transient):
+    """A store, the catalog or Spark cannot be reached."""
+
+    exit_code = UNREACHABLE
+
+
+class Conflict(Transient):
+    """Somebody else published first; the work has to be done again on the newer state."""
+
+
+class Problems(UsageError):
+    """Several problems found in one go, so that they can be mended in one go."""
+
+    def __init__(self, problems: Sequence[RunnelError]) -> None:
+        """Keep the problems in the order they were found."""
+        super().__init__("RUNNEL-PROBLEMS", f"{len(problems)} problems" if len(problems) != 1 else "1 problem")
+        self.problems = tuple(problems)
+
+    def __str__(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Give the hint "did you mean ...?" for a misspelt name, or None when nothing is near.
+
+    >>> nearest("amont", ["amount", "region"])
+    "did you mean 'amount'?"
+    """
+    found = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.6)
+    return f"did you mean {found[0]!r}?" if found else None

@@ -1,0 +1,111 @@
+"""Delta programs: the SQL that turns changes of inputs into the change of a view. Plain data; engines run it, `explain` prints it.
+
+SQL in a program is Spark's and names each input as one backquoted identifier made of the relation's name and a role:
+
+| role | what it holds | columns |
+|---|---|---|
+| `delta` | signed rows by which the relation changed in the range (a, b] | `rows` + `_weight` |
+| `old`, `new` | signed rows that add up to the relation as of a, as of b | `rows` + `_weight` |
+| `rows` | the relation's rows as of b, each as often as it occurs | `rows` |
+| `stored_delta`, `stored_old` | of a relation of partials: its stored sums | `columns` + `_weight` |
+
+>>> name("shop.orders", "delta")
+'`shop.orders__delta`'
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from runnel.model.relation import Column, Relation
+
+Role = Literal["delta", "old", "new", "rows", "stored_delta", "stored_old"]
+ROLES: tuple[Role, ...] = ("delta", "old", "new", "rows", "stored_delta", "stored_old")
+
+
+def quote(identifier: str) -> str:
+    """Write any name as one identifier of Spark's SQL."""
+    return "`" + identifier.replace("`", "``") + "`"
+
+
+def name(relation: str, role: Role) -> str:
+    """Write an input's name as it stands in a program's SQL."""
+    return quote(f"{relation}__{role}")
+
+
+class Strategy(str, Enum):
+    """How a view follows its inputs; `FULL` recomputes and says so."""
+
+    LINEAR = "linear"
+    KEYS = "keys"
+    FULL = "full"
+    REFUSED = "refused"
+
+
+@dataclass(frozen=True)
+class Term:
+    """One SELECT of a delta; it gives no rows when any relation of `deltas` did not change."""
+
+    sql: str
+    deltas: frozenset[str]
+    reads: frozenset[tuple[str, Role]]
+
+
+@dataclass(frozen=True)
+class Step:
+    """Computes the signed rows (or the stored sums) by which `target` changes, and its contents from scratch.
+
+    The change is `around` with `{terms}` replaced by the UNION ALL of the terms that can give rows. `initial` computes the
+    stored contents over the `new` (or `rows`) role of its inputs; its last column is `_weight`, like every term's.
+    A step of a `FULL` strategy has no terms: its change is `initial` minus what is stored.
+    """
+
+    target: Relation
+    terms: tuple[Term, ...]
+    initial: str
+    initial_reads: frozenset[tuple[str, Role]]
+    around: str = "{terms}"
+
+    def delta_sql(self, changed: frozenset[str]) -> str | None:
+        """Give the SQL of the change when just these relations changed; None when it is empty for certain."""
+        live = [term.sql for term in self.terms if term.deltas <= changed]
+        return self.around.replace("{terms}", "\nUNION ALL\n".join(live)) if live else None
+
+    def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
+        """Say which inputs that SQL names."""
+        return frozenset(read for term in self.terms if term.deltas <= changed for read in term.reads)
+
+
+@dataclass(frozen=True)
+class Operator:
+    """One line of `explain`: what an operator of the view is maintained by, and why not better, with a stable code."""
+
+    name: str
+    strategy: Strategy
+    reason: str = ""
+    code: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """Everything needed to keep one view: its stages first, itself last."""
+
+    view: str
+    columns: tuple[Column, ...]
+    strategy: Strategy
+    steps: tuple[Step, ...]
+    inputs: tuple[str, ...]
+    operators: tuple[Operator, ...]
+
+    @property
+    def relation(self) -> Relation:
+        """The relation that holds the view itself."""
+        return self.steps[-1].target
+
+    @property
+    def incremental(self) -> bool:
+        """Whether a change costs by the change."""
+        return self.strategy in (Strategy.LINEAR, Strategy.KEYS)

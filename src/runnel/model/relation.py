@@ -1,0 +1,110 @@
+"""Relations: what the lake stores and SQL names. A relation's rows at a moment are the sum of its signed rows up to then.
+
+Two forms are stored. A *bag* (`final is None`) keeps the rows themselves, each with `_weight` copies. *Partials*
+(`final` is set) keep additive sums per group: stored rows with equal `key` are added up column by column, `_weight` adds up
+to the number of base rows in the group, and `final` says how the sums become the rows a user sees.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from runnel.errors import Terminal, nearest
+from runnel.model import types
+
+if TYPE_CHECKING:
+    from runnel.model.types import Type
+
+WEIGHT = "_weight"
+RESERVED_PREFIXES = ("_runnel", "__")
+RESERVED = (WEIGHT, "_op", "_epoch", "_time", "_transaction")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A named, typed column. Names keep the case they were given and are compared without it."""
+
+    name: str
+    type: Type
+
+    def __str__(self) -> str:
+        return f"{types.quoted(self.name)} {self.type}"
+
+
+class Kind(str, Enum):
+    """What a relation is to a user: a table that changes, a view that follows, or a stage inside a view (not shown)."""
+
+    TABLE = "table"
+    VIEW = "view"
+    STAGE = "stage"
+
+
+@dataclass(frozen=True)
+class Final:
+    """How partial sums become rows: one expression per column, in Spark's SQL and in DuckDB's.
+
+    The expressions read the key columns, the *summed* partial columns and the summed `_weight` by their stored names.
+    A relation of partials without a key is a global aggregate: it has one row even over nothing, and sums over nothing are 0.
+    """
+
+    columns: tuple[Column, ...]
+    spark: tuple[str, ...]
+    duckdb: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Relation:
+    """A named bag of rows. `columns` are those stored, without `_weight`; `key` is unique in the rows, or empty.
+
+    `name` is unique in a project: `orders`, `shop.orders` for a table of a source, `takings#1` for a stage of a view.
+    """
+
+    name: str
+    kind: Kind
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+    final: Final | None = None
+
+    @property
+    def rows(self) -> tuple[Column, ...]:
+        """The columns a user sees."""
+        return self.final.columns if self.final else self.columns
+
+    @property
+    def partial_sums(self) -> tuple[str, ...]:
+        """The stored columns that are added up; empty for a bag."""
+        return tuple(c.name for c in self.columns if c.name not in self.key) if self.final else ()
+
+    def column(self, name: str) -> Column:
+        """Find a user-visible column without regard to case; raise with the nearest name otherwise."""
+        for column in self.rows:
+            if column.name.lower() == name.lower():
+                return column
+        raise Terminal(
+            "RUNNEL-COLUMN-UNKNOWN",
+            f"{self.name} has no column {name!r}",
+            hint=nearest(name, [c.name for c in self.rows]) or f"it has {', '.join(c.name for c in self.rows)}",
+        )
+
+
+def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] = ()) -> None:
+    """Refuse reserved, repeated and missing names before they can reach the state."""
+    seen: set[str] = set()
+    for column in columns:
+        name = column.name.lower()
+        if name in RESERVED or name.startswith(RESERVED_PREFIXES):
+            raise Terminal(
+                "RUNNEL-COLUMN-RESERVED",
+                f"{owner}: the column name {column.name!r} is reserved",
+                hint="choose a name that does not begin with '__' or '_runnel' and is none of " + ", ".join(RESERVED),
+            )
+        if name in seen:
+            raise Terminal("RUNNEL-COLUMN-TWICE", f"{owner}: two columns are named {column.name!r}", hint="rename one of them")
+        seen.add(name)
+    for part in key:
+        if part.lower() not in seen:
+            raise Terminal(
+                "RUNNEL-KEY-UNKNOWN", f"{owner}: the key column {part!r} does not exist", hint=nearest(part, seen)
+            )
