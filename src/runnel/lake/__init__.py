@@ -1,0 +1,1 @@
+"""The state: a DuckLake of Parquet files and a SQL catalog, in which one transaction publishes one epoch."""

@@ -1,0 +1,229 @@
+"""The connection to the catalog: SQLite or PostgreSQL, read transactions, the one-at-a-time write transaction, versions.
+
+Every database error leaves here as one of runnel's: what may pass by itself is `Transient`.
+"""
+
+from __future__ import annotations
+
+import uuid
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy import event, exc
+
+from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError
+from runnel.lake import tables
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DUCKLAKE_VERSION = "1.0"
+RUNNEL_VERSION = 1
+BUSY_SECONDS = 10.0
+MAIN_SCHEMA_ID = 0
+STATE_SCHEMA_ID = 1
+
+
+class Catalog:
+    """A catalog database. `name` is its URL without a password."""
+
+    def __init__(self, url: str, *, durable: bool = True) -> None:
+        """Prepare to connect; nothing is opened yet."""
+        self.path: Path | None = None
+        if url.startswith("sqlite:"):
+            self.path = Path(url.removeprefix("sqlite:").removeprefix("///"))
+            self.name = f"sqlite:{self.path}"
+            self.engine = _sqlite_engine(self.path, durable=durable)
+        else:
+            parsed = _postgres_url(url)
+            self.name = parsed.set(drivername="postgresql").render_as_string(hide_password=True)
+            self.engine = _postgres_engine(parsed)
+        self._reader = (
+            self.engine.execution_options(isolation_level="REPEATABLE READ") if self.path is None else self.engine
+        )
+
+    @contextmanager
+    def read(self) -> Iterator[sa.Connection]:
+        """Read in one transaction, which sees one state."""
+        with self._translated(), self._reader.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def write(self, locked: sa.Table = tables.snapshot) -> Iterator[sa.Connection]:
+        """Write in one transaction; only one at a time holds the lock on `locked`."""
+        with self._translated(), self.engine.connect() as connection:
+            if self.path is not None:
+                connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                if self.path is None:
+                    connection.execute(sa.text(f"LOCK TABLE {locked.name} IN EXCLUSIVE MODE"))
+                yield connection
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except exc.IntegrityError as error:
+            raise Conflict("RUNNEL-EPOCH-CONFLICT", "somebody else published first", place=Place(self.name)) from error
+        except exc.DBAPIError as error:
+            raise _as_runnel_error(error, self.name) from error
+
+    def create(self, data_path: str) -> None:
+        """Make all tables and snapshot 0; refuse a database that already has a catalog."""
+        if self.path is not None:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self._translated(), self.engine.connect() as connection:
+            if self.path is not None:
+                connection = connection.execution_options(begin="BEGIN IMMEDIATE")
+            with connection.begin():
+                if _has_catalog(connection):
+                    raise Terminal(
+                        "RUNNEL-CATALOG-EXISTS", "there is a catalog already", place=Place(self.name), hint="open it"
+                    )
+                tables.metadata.create_all(connection)
+                _fill(connection, data_path)
+
+    def check(self) -> None:
+        """Refuse a catalog that is not there, not runnel's, or newer than this runnel."""
+        if self.path is not None and not self.path.exists():
+            raise self._missing()
+        with self.read() as connection:
+            if not _has_catalog(connection):
+                raise self._missing()
+            mine = connection.scalar(
+                sa.select(tables.runnel_metadata.c.value).where(tables.runnel_metadata.c.key == "version")
+            )
+            theirs = connection.scalar(
+                sa.select(tables.ducklake_metadata.c.value).where(tables.ducklake_metadata.c.key == "version")
+            )
+        if mine is None or int(mine) > RUNNEL_VERSION or theirs != DUCKLAKE_VERSION:
+            raise Terminal(
+                "RUNNEL-CATALOG-NEWER",
+                f"the catalog has version {mine} on DuckLake {theirs}, this runnel knows {RUNNEL_VERSION} on {DUCKLAKE_VERSION}",
+                place=Place(self.name),
+                hint="use the runnel that wrote it, or a newer one",
+            )
+
+    def _missing(self) -> RunnelError:
+        return Terminal(
+            "RUNNEL-CATALOG-MISSING", "there is no catalog", place=Place(self.name), hint="create the project first"
+        )
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def now() -> str:
+    """Give the time as the catalog writes it."""
+    return datetime.now(UTC).isoformat(sep=" ")
+
+
+def _has_catalog(connection: sa.Connection) -> bool:
+    return sa.inspect(connection).has_table(tables.runnel_metadata.name)
+
+
+def _fill(connection: sa.Connection, data_path: str) -> None:
+    said = {"version": DUCKLAKE_VERSION, "created_by": "runnel", "data_path": data_path, "encrypted": "false"}
+    connection.execute(
+        tables.ducklake_metadata.insert(), [{"key": key, "value": value, "scope": None} for key, value in said.items()]
+    )
+    connection.execute(tables.runnel_metadata.insert(), [{"key": "version", "value": str(RUNNEL_VERSION)}])
+    at = now()
+    connection.execute(
+        tables.snapshot.insert(),
+        [{"snapshot_id": 0, "snapshot_time": at, "schema_version": 0, "next_catalog_id": 2, "next_file_id": 0}],
+    )
+    connection.execute(
+        tables.snapshot_changes.insert(),
+        [{"snapshot_id": 0, "changes_made": 'created_schema:"main",created_schema:"state"'}],
+    )
+    for number, name in ((MAIN_SCHEMA_ID, "main"), (STATE_SCHEMA_ID, "state")):
+        row = {"schema_id": number, "schema_uuid": str(uuid.uuid4()), "begin_snapshot": 0, "schema_name": name}
+        connection.execute(tables.schema.insert(), [{**row, "path": f"{name}/", "path_is_relative": True}])
+    connection.execute(
+        tables.runnel_epoch.insert(), [{"epoch": 0, "kind": "create", "time": at, "frontiers": "{}", "record": "{}"}]
+    )
+
+
+def _sqlite_engine(path: Path, *, durable: bool) -> sa.Engine:
+    engine = sa.create_engine(
+        sa.URL.create("sqlite", database=str(path)),
+        connect_args={"timeout": BUSY_SECONDS},
+        pool_size=8,
+        max_overflow=24,
+    )
+
+    @event.listens_for(engine, "connect")
+    def _configure(connection: Any, _: Any) -> None:
+        # SQLAlchemy begins transactions through the event below; sqlite3's own guessing has to be off.
+        connection.isolation_level = None
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
+
+    return engine
+
+
+def _postgres_url(url: str) -> sa.URL:
+    try:
+        parsed = sa.make_url(url)
+    except exc.ArgumentError as error:
+        raise _unknown_url(url) from error
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise _unknown_url(url)
+    return parsed.set(drivername="postgresql+psycopg")
+
+
+def _unknown_url(url: str) -> UsageError:
+    return UsageError(
+        "RUNNEL-CATALOG-URL",
+        f"a catalog of kind {url.partition(':')[0]!r} cannot be used",
+        hint="write sqlite:PATH or postgresql://user@host/database",
+    )
+
+
+def _postgres_engine(url: sa.URL) -> sa.Engine:
+    connect = {
+        "connect_timeout": int(BUSY_SECONDS),
+        "options": f"-c lock_timeout={int(BUSY_SECONDS * 1000)} -c timezone=UTC",
+    }
+    engine = sa.create_engine(url, connect_args=connect, pool_pre_ping=True, pool_size=8, max_overflow=24)
+    # Many rows in one INSERT: psycopg sends them one by one otherwise.
+    engine.dialect.use_insertmanyvalues_wo_returning = True
+    return engine
+
+
+def _as_runnel_error(error: exc.DBAPIError, name: str) -> RunnelError:
+    said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
+    place = Place(name)
+    if "locked" in said or "busy" in said or type(error.orig).__name__ in ("LockNotAvailable", "DeadlockDetected"):
+        return Transient(
+            "RUNNEL-CATALOG-LOCKED",
+            f"the catalog is locked: {said}",
+            place=place,
+            hint="find who holds it, or try again",
+        )
+    if type(error.orig).__name__ == "SerializationFailure":
+        return Conflict("RUNNEL-EPOCH-CONFLICT", "somebody else wrote at the same time", place=place)
+    if type(error.orig).__name__ == "InvalidCatalogName" or "does not exist" in said:
+        return Terminal(
+            "RUNNEL-CATALOG-MISSING", f"there is no catalog: {said}", place=place, hint="create the database"
+        )
+    if "full" in said:
+        return Terminal(
+            "RUNNEL-DISK-FULL", f"the catalog cannot grow: {said}", place=place, hint="make room; nothing was published"
+        )
+    if "unable to open" in said or "not a database" in said or "malformed" in said:
+        return Terminal(
+            "RUNNEL-CATALOG-BROKEN", f"the catalog cannot be opened: {said}", place=place, hint="check path and rights"
+        )
+    if isinstance(error, (exc.OperationalError, exc.InterfaceError)):
+        return Unreachable("RUNNEL-CATALOG-UNREACHABLE", f"the catalog does not answer: {said}", place=place)
+    return Terminal("RUNNEL-CATALOG-BROKEN", f"the catalog refused a statement: {said}", place=place)

@@ -1,0 +1,204 @@
+"""Compaction: folding the signed rows of several files into fewer, without changing what any epoch shows.
+
+Which files: log-structured, so that every row is rewritten a number of times that grows with the logarithm of the relation.
+What was folded away stays until `expiry` lets it go; change files among it still answer `Snapshot.changes`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import sqlalchemy as sa
+
+from runnel.failpoints import reach
+from runnel.lake import tables
+from runnel.lake.lookup import hashable
+from runnel.lake.publish import COMPACTION, add_files, begin, finish
+from runnel.lake.snapshot import frontiers_of
+from runnel.model import types
+from runnel.model.relation import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runnel.lake.entries import DataFile, NewFile
+    from runnel.lake.lake import Lake
+    from runnel.lake.publish import Draft
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Relation
+
+FAN_IN = 8
+RATIO = 3
+SMALL = 65_536
+_SORT_COLUMNS = 3
+_ROW = "__row"
+
+
+def plan(
+    snapshot: Snapshot, relation: str | Relation, *, fan_in: int = FAN_IN, ratio: int = RATIO, small: int = SMALL
+) -> tuple[DataFile, ...] | None:
+    """Choose the live files to fold now; None = leave all as they are.
+
+    Files published together are one run. Runs of like size (each at most `ratio` times all smaller ones of its level) are a
+    level; a level is folded when it has `fan_in` runs, or when it is larger than `small` rows and its smaller runs
+    together reach the largest divided by `ratio`.
+    """
+    runs: dict[int, list[DataFile]] = {}
+    for file in snapshot.files(relation):
+        runs.setdefault(file.begin, []).append(file)
+    for level in _levels(list(runs.values()), ratio):
+        rows = [sum(file.rows for file in run) for run in level]
+        crowded = len(level) >= fan_in
+        stale = len(level) > 1 and sum(rows) > small and sum(rows[:-1]) * ratio >= rows[-1]
+        if crowded or stale:
+            reach("compaction:planned")
+            return tuple(file for run in level for file in run)
+    return None
+
+
+def _levels(runs: list[list[DataFile]], ratio: int) -> list[list[list[DataFile]]]:
+    levels: list[list[list[DataFile]]] = []
+    below = 0
+    for run in sorted(runs, key=lambda run: sum(file.rows for file in run)):
+        rows = sum(file.rows for file in run)
+        if levels and rows <= below * ratio:
+            levels[-1].append(run)
+            below += rows
+        else:
+            levels.append([run])
+            below = rows
+    return levels
+
+
+def fold(relation: Relation, table: pa.Table, *, from_start: bool = False) -> pa.Table:
+    """Add up signed rows: equal rows of a bag add their weights, equal keys of partials their sums; what is zero goes.
+
+    `from_start` says that the table holds all of the relation: a group without base rows then goes whatever its sums drifted to.
+    """
+    columns = [c.name for c in relation.columns]
+    table = table.select([*columns, WEIGHT])
+    if table.num_rows == 0:
+        return table
+    keys = list(relation.key) if relation.final else columns
+    sums = [*relation.partial_sums, WEIGHT]
+    folded = _added_up(table, keys, sums)
+    kept = [folded[WEIGHT]] if from_start or not relation.final else [folded[name] for name in sums]
+    return _sorted(folded.filter(_any_non_zero(kept)), list(relation.key) or columns[:_SORT_COLUMNS])
+
+
+def _added_up(table: pa.Table, keys: list[str], sums: list[str]) -> pa.Table:
+    # Arrow cannot group by nested columns: a number stands for each of their values.
+    grouping = {name: _numbered(table[name]) if _nested(table[name]) else table[name] for name in keys}
+    grouped = pa.table(
+        {**grouping, **{name: table[name] for name in sums}, _ROW: pa.array(range(table.num_rows), pa.int64())}
+    )
+    added = grouped.group_by(keys).aggregate([*((name, "sum") for name in sums), (_ROW, "min")])
+    first = table.select(keys).take(added[f"{_ROW}_min"])
+    total = {
+        name: pc.fill_null(added[f"{name}_sum"].cast(table.schema.field(name).type), _zero(table, name))
+        for name in sums
+    }
+    columns = [total[name] if name in total else first[name] for name in table.column_names]
+    return pa.table(columns, schema=table.schema)
+
+
+def _zero(table: pa.Table, name: str) -> pa.Scalar:
+    return pa.scalar(0).cast(table.schema.field(name).type)
+
+
+def _nested(column: pa.ChunkedArray) -> bool:
+    return bool(pa.types.is_nested(column.type))
+
+
+def _numbered(column: pa.ChunkedArray) -> pa.Array:
+    numbers: dict[object, int] = {}
+    return pa.array([numbers.setdefault(hashable(value), len(numbers)) for value in column.to_pylist()], pa.int64())
+
+
+def _any_non_zero(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
+    mask = None
+    for column in columns:
+        one = pc.not_equal(column, pa.scalar(0).cast(column.type))
+        mask = one if mask is None else pc.or_(mask, one)
+    return mask
+
+
+def _sorted(table: pa.Table, names: list[str]) -> pa.Table:
+    flat = [name for name in names if not _nested(table[name])]
+    return table.sort_by([(name, "ascending") for name in flat]) if flat else table
+
+
+def fold_sql(relation: Relation, stored: str, *, from_start: bool = False) -> str:
+    """Give Spark SQL that does what `fold` does to the rows of `stored` (a name in backquotes)."""
+    keys = [_backquoted(c.name) for c in relation.columns if not relation.final or c.name in relation.key]
+    by_name = {c.name: c.type for c in relation.columns} | {WEIGHT: types.BIGINT}
+    sums = {
+        name: f"CAST(coalesce(sum({_backquoted(name)}), 0) AS {by_name[name]})"
+        for name in (*relation.partial_sums, WEIGHT)
+    }
+    columns = [
+        f"{sums[name]} AS {_backquoted(name)}" if name in sums else _backquoted(name)
+        for name in (*(c.name for c in relation.columns), WEIGHT)
+    ]
+    kept = [WEIGHT] if from_start or not relation.final else list(sums)
+    having = " OR ".join(f"{sums[name]} <> 0" for name in kept)
+    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join(columns)} FROM {stored}{group} HAVING {having}"
+
+
+def _backquoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"
+
+
+def publish(lake: Lake, relation: Relation, folded: Sequence[DataFile], new: Sequence[NewFile]) -> int | None:
+    """Put `new` in the place of `folded`, in a snapshot of its own; None (and `new` discarded) if one of them is gone."""
+    reach("compaction:written")
+    lake.sync(new)
+    try:
+        with lake.catalog.write() as connection:
+            draft = begin(connection, lake.reader)
+            if not _end(draft, relation, folded):
+                raise _Gone
+            add_files(draft, new, lake.stored_path, change=False)
+            record = {"relation": relation.name, "files_before": len(folded), "files_after": len(new)}
+            finish(draft, COMPACTION, record, _carried(draft))
+            reach("compaction:before-commit")
+    except _Gone:
+        lake.discard(new)
+        return None
+    reach("compaction:after-commit")
+    return draft.epoch
+
+
+class _Gone(Exception):
+    """One of the files is live no more."""
+
+
+def _end(draft: Draft, relation: Relation, folded: Sequence[DataFile]) -> bool:
+    known = draft.relations.get(relation.name)
+    if known is None:
+        return False
+    f, t = tables.data_file, tables.table_stats
+    live = sa.and_(
+        f.c.table_id == known[1], f.c.end_snapshot.is_(None), f.c.data_file_id.in_([file.id for file in folded])
+    )
+    ended = draft.connection.execute(f.update().where(live).values(end_snapshot=draft.epoch))
+    draft.connection.execute(
+        t.update()
+        .where(t.c.table_id == known[1])
+        .values(
+            record_count=t.c.record_count - sum(file.rows for file in folded),
+            file_size_bytes=t.c.file_size_bytes - sum(file.bytes for file in folded),
+        )
+    )
+    return ended.rowcount == len(folded)
+
+
+def _carried(draft: Draft) -> dict[str, list[object]]:
+    # A view that was up to date still is: this snapshot changes no rows.
+    return {
+        name: [draft.epoch if frontier == draft.head else frontier, error]
+        for name, (frontier, error) in frontiers_of(draft.connection, draft.head).items()
+    }

@@ -1,0 +1,88 @@
+"""The facts the lake deals in: files, views, and everything one publish makes visible together. Plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.model.relation import Relation
+
+
+@dataclass(frozen=True)
+class ColumnStats:
+    """What a file's column holds, as Python values of the column's type; None = not known.
+
+    `nan` says whether a column of floats holds NaN; its minimum and maximum are then left out.
+    """
+
+    minimum: Any | None
+    maximum: Any | None
+    nulls: int
+    nan: bool | None = None
+
+
+@dataclass(frozen=True)
+class NewFile:
+    """A Parquet file of a relation that is written and not yet published."""
+
+    relation: str
+    path: str
+    rows: int
+    bytes: int
+    stats: Mapping[str, ColumnStats]
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """A published Parquet file, visible from epoch `begin` until before `end`.
+
+    A *change* file holds what its relation changed by in epoch `begin`; the others were made by compaction.
+    """
+
+    id: int
+    relation: str
+    path: str
+    rows: int
+    bytes: int
+    begin: int
+    end: int | None
+    change: bool
+    stats: Mapping[str, ColumnStats]
+
+
+@dataclass(frozen=True)
+class ViewEntry:
+    """A view's definition and how far it has come; `program` is text that the lake does not read."""
+
+    name: str
+    sql: str
+    properties: Mapping[str, str]
+    program: str
+    inputs: tuple[str, ...]
+    stages: tuple[str, ...]
+    frontier: int
+    error: str | None = None
+
+
+@dataclass
+class Commit:
+    """Everything that becomes visible together, computed on the state as of `base`.
+
+    What is dropped is dropped before anything is created. In `frontiers`, None stands for the epoch this commit gets; in
+    `errors`, None clears.
+    """
+
+    base: int
+    create: list[Relation] = field(default_factory=list)
+    drop: list[str] = field(default_factory=list)
+    add: list[NewFile] = field(default_factory=list)
+    define: list[ViewEntry] = field(default_factory=list)
+    undefine: list[str] = field(default_factory=list)
+    frontiers: dict[str, int | None] = field(default_factory=dict)
+    errors: dict[str, str | None] = field(default_factory=dict)
+    positions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    record: dict[str, Any] = field(default_factory=dict)
+    kind: str = "epoch"

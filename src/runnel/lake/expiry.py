@@ -1,0 +1,237 @@
+"""Expiry: forgetting old epochs and the files only they needed, without disturbing anyone who reads a kept one.
+
+The catalog forgets first; files are deleted afterwards, when a grace for readers of just-forgotten epochs has passed. A crash
+in between leaves files that a later run finds.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from pyarrow import fs
+
+from runnel.failpoints import reach
+from runnel.lake import encoding, files, tables
+from runnel.lake.catalog import now
+from runnel.lake.snapshot import decode_view, frontiers_of, head_of
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from runnel.lake.lake import Lake
+
+GRACE_SECONDS = 3600.0
+_BATCH = 500
+
+
+@dataclass(frozen=True)
+class Expired:
+    """What is gone: snapshots forgotten, files deleted and their bytes."""
+
+    snapshots: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """The epochs that stay readable: the newest ones, and where each view stands."""
+
+    epochs: list[int]
+    horizon: int
+    passed: dict[str, int]
+
+    def sees(self, begin: int, end: int | None) -> bool:
+        """Say whether a kept epoch sees what was visible in [begin, end)."""
+        at = bisect_left(self.epochs, begin)
+        return end is None or (at < len(self.epochs) and self.epochs[at] < end)
+
+    def needs_change(self, relation: str, begin: int) -> bool:
+        """Say whether a relation's change of epoch `begin` may still be asked for."""
+        return begin > self.horizon or begin > self.passed.get(relation, begin)
+
+
+def expire(lake: Lake, keep: int, *, grace: float = GRACE_SECONDS) -> Expired:
+    """Forget epochs older than the newest `keep`, but not one where a view still stands; then delete what nobody needs.
+
+    A file goes when no kept epoch sees it and, if it is a change, every view that reads its relation is past it. Files are
+    deleted `grace` seconds after they were let go; files no catalog entry speaks of, when they are `grace` seconds old.
+    """
+    with lake.catalog.write() as connection:
+        kept = _kept(connection, keep)
+        reach("expiry:planned")
+        _forget_files(connection, kept)
+        snapshots = _forget_snapshots(connection, kept)
+        _forget_definitions(connection, kept)
+        reach("expiry:before-commit")
+    reach("expiry:after-commit")
+    scheduled = _delete_scheduled(lake, grace)
+    orphans = _delete_orphans(lake, grace)
+    reach("expiry:done")
+    return Expired(snapshots, scheduled[0] + orphans[0], scheduled[1] + orphans[1])
+
+
+def _kept(connection: sa.Connection, keep: int) -> _Kept:
+    head = head_of(connection)
+    horizon = head - keep
+    frontiers = {name: frontier for name, (frontier, _) in frontiers_of(connection, head).items()}
+    s = tables.snapshot.c.snapshot_id
+    epochs = connection.execute(
+        sa.select(s).where(sa.or_(s >= horizon, s.in_(sorted(set(frontiers.values()))))).order_by(s)
+    ).scalars()
+    passed: dict[str, int] = {}
+    v = tables.runnel_view
+    for row in connection.execute(sa.select(v).where(v.c.end_snapshot.is_(None))):
+        for relation in decode_view(row.name, row.definition).inputs:
+            passed[relation] = min(passed.get(relation, head), frontiers[row.name])
+    return _Kept(list(epochs), horizon, passed)
+
+
+def _forget_files(connection: sa.Connection, kept: _Kept) -> None:
+    f, r, m = tables.data_file, tables.runnel_relation, tables.runnel_file
+    ended = connection.execute(
+        sa.select(f.c.data_file_id, f.c.table_id, f.c.path, f.c.path_is_relative, f.c.begin_snapshot, f.c.end_snapshot)
+        .add_columns(r.c.name, m.c.change)
+        .join(r, r.c.table_id == f.c.table_id)
+        .join(m, m.c.data_file_id == f.c.data_file_id)
+        .where(f.c.end_snapshot.is_not(None))
+    ).all()
+    going = [
+        row
+        for row in ended
+        if not kept.sees(row.begin_snapshot, row.end_snapshot)
+        and not (row.change and kept.needs_change(row.name, row.begin_snapshot))
+    ]
+    if not going:
+        return
+    at = now()
+    connection.execute(tables.scheduled.insert(), [_schedule(row, at) for row in going])
+    _remember_forgotten(connection, [row for row in going if row.change])
+    for start in range(0, len(going), _BATCH):
+        ids = [row.data_file_id for row in going[start : start + _BATCH]]
+        for table in (tables.file_column_stats, m, f):
+            connection.execute(table.delete().where(table.c.data_file_id.in_(ids)))
+
+
+def _schedule(row: sa.Row[Any], at: str) -> dict[str, Any]:
+    # Here a relative path counts from the data folder, as DuckLake has it.
+    path = f"state/{encoding.folder_name(row.name)}/{row.path}" if row.path_is_relative else row.path
+    return {
+        "data_file_id": row.data_file_id,
+        "path": path,
+        "path_is_relative": bool(row.path_is_relative),
+        "schedule_start": at,
+    }
+
+
+def _remember_forgotten(connection: sa.Connection, changes: Sequence[sa.Row[Any]]) -> None:
+    newest: dict[int, int] = {}
+    for row in changes:
+        newest[row.table_id] = max(newest.get(row.table_id, -1), row.begin_snapshot)
+    r = tables.runnel_relation
+    for table_id, begin in newest.items():
+        connection.execute(
+            r.update().where(r.c.table_id == table_id, r.c.changes_from < begin).values(changes_from=begin)
+        )
+
+
+def _forget_snapshots(connection: sa.Connection, kept: _Kept) -> int:
+    s = tables.snapshot.c.snapshot_id
+    old = [e for e in connection.execute(sa.select(s).where(s < kept.horizon)).scalars() if e not in set(kept.epochs)]
+    for start in range(0, len(old), _BATCH):
+        ids = old[start : start + _BATCH]
+        for column in (s, tables.snapshot_changes.c.snapshot_id, tables.runnel_epoch.c.epoch):
+            connection.execute(sa.delete(column.table).where(column.in_(ids)))
+    return len(old)
+
+
+def _forget_definitions(connection: sa.Connection, kept: _Kept) -> None:
+    for table in (tables.runnel_view, tables.runnel_position, tables.view):
+        for begin, end in _unseen(connection, table, kept):
+            connection.execute(table.delete().where(table.c.begin_snapshot == begin, table.c.end_snapshot == end))
+    r, f = tables.runnel_relation, tables.data_file
+    dropped = connection.execute(sa.select(r).where(r.c.end_snapshot.is_not(None))).all()
+    for row in dropped:
+        if kept.sees(row.begin_snapshot, row.end_snapshot):
+            continue
+        if connection.scalar(sa.select(sa.func.count()).select_from(f).where(f.c.table_id == row.table_id)):
+            continue
+        for table in (
+            tables.table,
+            tables.column,
+            tables.table_stats,
+            tables.table_column_stats,
+            tables.schema_versions,
+            r,
+        ):
+            connection.execute(table.delete().where(table.c.table_id == row.table_id))
+
+
+def _unseen(connection: sa.Connection, table: sa.Table, kept: _Kept) -> list[tuple[int, int]]:
+    spans = connection.execute(
+        sa.select(table.c.begin_snapshot, table.c.end_snapshot).where(table.c.end_snapshot.is_not(None)).distinct()
+    )
+    return [(begin, end) for begin, end in spans if not kept.sees(begin, end)]
+
+
+def _delete_scheduled(lake: Lake, grace: float) -> tuple[int, int]:
+    t = tables.scheduled
+    before = datetime.now(UTC) - timedelta(seconds=grace)
+    with lake.catalog.read() as connection:
+        rows = connection.execute(sa.select(t)).all()
+    due = [row for row in rows if _time(row.schedule_start) <= before]
+    count = size = 0
+    for row in due:
+        path = f"{lake.data}/{row.path}" if row.path_is_relative else row.path
+        system, inside = files.filesystem(path)
+        length = system.get_file_info(inside).size or 0
+        if files.delete(path):
+            count, size = count + 1, size + length
+        reach("expiry:file-deleted")
+    if due:
+        with lake.catalog.write() as connection:
+            for start in range(0, len(due), _BATCH):
+                ids = [row.data_file_id for row in due[start : start + _BATCH]]
+                connection.execute(t.delete().where(t.c.data_file_id.in_(ids)))
+    return count, size
+
+
+def _time(value: str | datetime) -> datetime:
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def _delete_orphans(lake: Lake, grace: float) -> tuple[int, int]:
+    """Delete files below the state that no entry speaks of: a writer that crashed left them."""
+    root = f"{lake.data}/state"
+    system, inside = files.filesystem(root)
+    # Listed before the catalog is asked: a file that is published in between is known then.
+    found = system.get_file_info(fs.FileSelector(inside, recursive=True, allow_not_found=True))
+    known = _known_paths(lake)
+    before = datetime.now(UTC) - timedelta(seconds=grace)
+    count = size = 0
+    for info in found:
+        if info.type != fs.FileType.File or info.path.removeprefix(inside).lstrip("/") in known:
+            continue
+        if info.mtime is not None and info.mtime <= before:
+            system.delete_file(info.path)
+            count, size = count + 1, size + (info.size or 0)
+    return count, size
+
+
+def _known_paths(lake: Lake) -> set[str]:
+    """List all paths the catalog speaks of, below `state/`."""
+    f, r, t = tables.data_file, tables.runnel_relation, tables.scheduled
+    root = f"{lake.data}/state/"
+    with lake.catalog.read() as connection:
+        listed = connection.execute(
+            sa.select(r.c.name, f.c.path, f.c.path_is_relative).join(r, r.c.table_id == f.c.table_id)
+        ).all()
+        scheduled = connection.execute(sa.select(t.c.path)).scalars().all()
+    known = {path.removeprefix("state/").removeprefix(root) for path in scheduled}
+    for name, path, relative in listed:
+        known.add(f"{encoding.folder_name(name)}/{path}" if relative else path.removeprefix(root))
+    return known

@@ -1,0 +1,294 @@
+"""Parquet files: writing them with field ids, taking statistics from their footers, reading them back or saying what is wrong.
+
+Files are written once under a name of their own and never changed, so nobody who reads can see half of one: a file counts
+only when the catalog lists it, and it is on the disk (`sync`) before the catalog does.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import uuid
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import fs
+
+from runnel.errors import Place, Terminal
+from runnel.lake import encoding
+from runnel.lake.entries import ColumnStats, DataFile, NewFile
+from runnel.model import types
+from runnel.model.relation import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from runnel.model.relation import Column, Relation
+
+ROW_GROUP = 65_536
+_SYNC_THREADS = 8
+# Schemes as Spark writes them, and as Arrow does.
+_SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gs", "hdfs": "hdfs", "abfss": "abfss"}
+
+
+def is_local(path: str) -> bool:
+    """Say whether a path is in this machine's file system."""
+    return "://" not in path
+
+
+def filesystem(path: str) -> tuple[fs.FileSystem, str]:
+    """Give the file system of a path or URI, and the path inside it."""
+    if is_local(path):
+        return fs.LocalFileSystem(), path
+    scheme, _, rest = path.partition("://")
+    system, inside = fs.FileSystem.from_uri(f"{_SCHEMES.get(scheme, scheme)}://{rest}")
+    return system, inside
+
+
+def write(relation: Relation, folder: str, table: pa.Table) -> NewFile:
+    """Write signed rows as one Parquet file of the relation, cast to its schema."""
+    shaped = shape(relation, table)
+    path = f"{folder}/{uuid.uuid4().hex}.parquet"
+    system, inside = filesystem(path)
+    footers: list[pq.FileMetaData] = []
+    with_nan = _columns_with_nan(relation, shaped)
+    options: dict[str, Any] = {
+        "compression": "zstd",
+        "version": "2.6",
+        "store_schema": False,
+        # Footers leave NaN out of a range, and readers that sort NaN last would then skip its rows: no range is better.
+        "write_statistics": [c.name for c in _ranged(relation) if c.name not in with_nan],
+    }
+    with disk_errors(relation.name, path):
+        system.create_dir(str(Path(inside).parent), recursive=True)
+        with system.open_output_stream(inside) as out:
+            with pq.ParquetWriter(out, shaped.schema, metadata_collector=footers, **options) as writer:
+                writer.write_table(shaped, row_group_size=ROW_GROUP)
+            size = out.tell()
+    found = statistics(relation, footers[0], nan_known=True)
+    found |= {name: ColumnStats(None, None, shaped[name].null_count, nan=True) for name in with_nan}
+    return NewFile(relation.name, path, shaped.num_rows, size, found)
+
+
+def _ranged(relation: Relation) -> list[Column]:
+    return [column for column in encoding.stored_columns(relation) if encoding.has_statistics(column.type)]
+
+
+def _columns_with_nan(relation: Relation, table: pa.Table) -> set[str]:
+    floats = [column.name for column in _ranged(relation) if column.type.name in types.FLOATS]
+    return {name for name in floats if pc.any(pc.is_nan(table[name])).as_py()}
+
+
+def shape(relation: Relation, table: pa.Table) -> pa.Table:
+    """Bring a table's columns into the order and types in which the relation is stored."""
+    schema = encoding.arrow_schema(relation)
+    try:
+        ordered = table.select(schema.names)
+        return ordered if ordered.schema.equals(schema, check_metadata=True) else cast(ordered, schema)
+    except (KeyError, pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
+        raise Terminal(
+            "RUNNEL-FILE-SCHEMA",
+            f"rows of {relation.name} do not fit its columns: {error}",
+            hint=f"it stores {', '.join(map(str, encoding.stored_columns(relation)))}",
+        ) from error
+
+
+def cast(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give the columns their types, and the metadata that carries the field ids."""
+    columns = [
+        column if column.type.equals(field.type) else column.cast(field.type)
+        for column, field in zip(table.columns, schema, strict=True)
+    ]
+    return pa.table(columns, schema=schema)
+
+
+@contextmanager
+def disk_errors(relation: str, path: str) -> Iterator[None]:
+    """Say plainly that a disk is full or a folder closed to us."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise Terminal(
+                "RUNNEL-DISK-FULL",
+                f"no room to write {relation}",
+                place=Place(path),
+                hint="make room; nothing of this epoch was published",
+            ) from error
+        raise Terminal(
+            "RUNNEL-FILE-WRITE", f"a file of {relation} cannot be written: {error}", place=Place(path)
+        ) from error
+
+
+def statistics(relation: Relation, footer: pq.FileMetaData, *, nan_known: bool = False) -> dict[str, ColumnStats]:
+    """Take each flat column's range and NULL count from a footer; what is not certain is left out.
+
+    Footers do not tell of NaN, so floats have a range only where it is known (`nan_known`) that a column with NaN has no
+    statistics there.
+    """
+    found: dict[str, ColumnStats] = {}
+    for name, type_, at in _placed(relation, footer):
+        is_float = type_.name in types.FLOATS
+        stats = _column_statistics(footer, at, range(footer.num_row_groups), ranged=nan_known or not is_float)
+        if stats is not None:
+            found[name] = replace(stats, nan=False) if is_float and nan_known else stats
+    return found
+
+
+def group_statistics(relation: Relation, footer: pq.FileMetaData, group: int) -> dict[str, ColumnStats]:
+    """Take the ranges of one row group's columns; floats have none, for they may hold NaN."""
+    found = {
+        name: _column_statistics(footer, at, (group,), ranged=type_.name not in types.FLOATS)
+        for name, type_, at in _placed(relation, footer)
+    }
+    return {name: stats for name, stats in found.items() if stats is not None}
+
+
+def _placed(relation: Relation, footer: pq.FileMetaData) -> list[tuple[str, types.Type, int]]:
+    """Find the flat columns in a footer."""
+    if not footer.num_row_groups:
+        return []
+    first = footer.row_group(0)
+    places = {first.column(at).path_in_schema: at for at in range(footer.num_columns)}
+    return [(column.name, column.type, places[column.name]) for column in _ranged(relation) if column.name in places]
+
+
+def _column_statistics(footer: pq.FileMetaData, at: int, groups: Iterable[int], *, ranged: bool) -> ColumnStats | None:
+    lows: list[Any] = []
+    highs: list[Any] = []
+    nulls = 0
+    for group in groups:
+        stats = footer.row_group(group).column(at).statistics
+        if stats is None or not stats.has_null_count:
+            return None
+        nulls += stats.null_count
+        if stats.null_count < footer.row_group(group).num_rows:
+            low, high = range_of(stats) if ranged and stats.has_min_max else (None, None)
+            lows.append(low)
+            highs.append(high)
+    if not lows or None in lows or None in highs:
+        return ColumnStats(None, None, nulls)
+    return ColumnStats(min(lows), max(highs), nulls)
+
+
+def range_of(stats: pq.Statistics) -> tuple[Any | None, Any | None]:
+    """Give a row group's minimum and maximum as Python values; None where they cannot be kept exactly."""
+    try:
+        low, high = stats.min, stats.max
+    except (OverflowError, ValueError, pa.ArrowException):
+        return None, None
+    if encoding.encode_value(low) is None or encoding.encode_value(high) is None:
+        return None, None
+    return low, high
+
+
+def adopt(relation: Relation, paths: Sequence[str]) -> list[NewFile]:
+    """Take over files somebody else wrote; empty ones are deleted and left out."""
+    adopted = []
+    for path in paths:
+        footer = open_file(relation.name, path).metadata
+        if footer.num_rows == 0:
+            delete(path)
+            continue
+        system, inside = filesystem(path)
+        size = system.get_file_info(inside).size
+        adopted.append(NewFile(relation.name, path, footer.num_rows, size, statistics(relation, footer)))
+    return adopted
+
+
+def sync(files: Sequence[NewFile]) -> None:
+    """Force local files and their folders to the disk; raise if one is not there (any more)."""
+    local = [file for file in files if is_local(file.path)]
+    folders = {str(Path(file.path).parent) for file in local}
+    folders |= {str(Path(folder).parent) for folder in folders}
+    if len(local) < 2:
+        for file in local:
+            _sync_file(file)
+    else:
+        with ThreadPoolExecutor(_SYNC_THREADS) as pool:
+            list(pool.map(_sync_file, local))
+    for folder in sorted(folders):
+        _sync_path(folder)
+
+
+def _sync_file(file: NewFile) -> None:
+    try:
+        _sync_path(file.path)
+    except FileNotFoundError as error:
+        raise missing(file.relation, file.path) from error
+
+
+def _sync_path(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def delete(path: str) -> bool:
+    """Delete a file; say whether it was there."""
+    system, inside = filesystem(path)
+    try:
+        system.delete_file(inside)
+    except FileNotFoundError:
+        return False
+    return True
+
+
+def missing(relation: str, path: str) -> Terminal:
+    """Give the error for a file that is listed and not there."""
+    return Terminal(
+        "RUNNEL-FILE-MISSING",
+        f"a file of {relation} is missing",
+        place=Place(path),
+        hint="bring it back from a copy, or rebuild what it belongs to",
+    )
+
+
+def broken(relation: str, path: str, why: object) -> Terminal:
+    """Give the error for a file that cannot be read as it was written."""
+    return Terminal(
+        "RUNNEL-FILE-BROKEN",
+        f"a file of {relation} cannot be read: {why}",
+        place=Place(path),
+        hint="bring it back from a copy, or rebuild what it belongs to",
+    )
+
+
+def open_file(relation: str, path: str, size: int | None = None) -> pq.ParquetFile:
+    """Open a Parquet file; `size` is how long it ought to be."""
+    system, inside = filesystem(path)
+    try:
+        source = system.open_input_file(inside)
+        if size is not None and source.size() != size:
+            raise broken(relation, path, f"it has {source.size()} bytes instead of {size}")
+        return pq.ParquetFile(source)
+    except FileNotFoundError as error:
+        raise missing(relation, path) from error
+    except (OSError, pa.ArrowException) as error:
+        raise broken(relation, path, error) from error
+
+
+def read(relation: Relation, files: Sequence[DataFile | NewFile], columns: Sequence[str] | None = None) -> pa.Table:
+    """Read stored rows (all columns, or those named in that order) of these files."""
+    schema = encoding.arrow_schema(relation)
+    if columns is not None:
+        schema = pa.schema([schema.field(name) for name in columns])
+    tables = [_read_one(relation, file, schema) for file in files]
+    return pa.concat_tables(tables) if tables else schema.empty_table()
+
+
+def _read_one(relation: Relation, file: DataFile | NewFile, schema: pa.Schema) -> pa.Table:
+    parquet = open_file(relation.name, file.path, file.bytes)
+    try:
+        table = parquet.read(columns=schema.names) if schema.names else parquet.read(columns=[WEIGHT])
+        return cast(table.select(schema.names), schema)
+    except (OSError, KeyError, pa.ArrowException) as error:
+        raise broken(relation.name, file.path, error) from error

@@ -1,0 +1,193 @@
+"""The lake: one object through which everything else reads and writes the state. Several threads may share it."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+
+from runnel.errors import RunnelError
+from runnel.failpoints import reach
+from runnel.lake import compaction, encoding, files, lease, lookup, tables
+from runnel.lake.catalog import Catalog
+from runnel.lake.entries import DataFile, NewFile
+from runnel.lake.publish import publish
+from runnel.lake.snapshot import SnapshotReader, expired
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
+
+    from runnel.lake.entries import Commit
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Relation
+
+
+class Lake:
+    """A catalog and the folder (or URI) its files lie below."""
+
+    def __init__(self, catalog: Catalog, data: str, *, durable: bool) -> None:
+        """Use `create` or `open` instead."""
+        self.catalog = catalog
+        self.data = _absolute(data)
+        self.durable = durable
+        self.reader = SnapshotReader(catalog, self._full_path)
+
+    @classmethod
+    def create(cls, catalog: str, data: str, *, durable: bool = True) -> Lake:
+        """Make a new state; `durable=False` is for throw-away ones: faster, and lost when the machine stops."""
+        made = Catalog(catalog, durable=durable)
+        made.create(_absolute(data) + "/")
+        return cls(made, data, durable=durable)
+
+    @classmethod
+    def open(cls, catalog: str, data: str, *, durable: bool = True) -> Lake:
+        """Open a state that exists; raise `RUNNEL-CATALOG-MISSING`, `-NEWER` or `-LOCKED`."""
+        opened = Catalog(catalog, durable=durable)
+        try:
+            opened.check()
+            lake = cls(opened, data, durable=durable)
+            lake._tell_where_files_lie()
+        except RunnelError:
+            opened.close()
+            raise
+        return lake
+
+    def _tell_where_files_lie(self) -> None:
+        """Correct the path DuckDB looks below, after a project's folder was moved."""
+        m = tables.ducklake_metadata
+        here = self.data + "/"
+        with self.catalog.read() as connection:
+            there = connection.scalar(sa.select(m.c.value).where(m.c.key == "data_path"))
+        if there != here and self.catalog.path is not None:
+            with self.catalog.write() as connection:
+                connection.execute(m.update().where(m.c.key == "data_path").values(value=here))
+
+    def head(self) -> int:
+        """Give the newest epoch."""
+        return self.reader.head()
+
+    def snapshot(self, at: int | None = None) -> Snapshot:
+        """Give the state as of an epoch, the newest by default; raise `RUNNEL-EPOCH-UNKNOWN` or `-EXPIRED`."""
+        return self.reader.at(at)
+
+    def publish(self, commit: Commit) -> int:
+        """Make a commit visible in one transaction and give its epoch; raise `Conflict` if the state has moved on."""
+        self.sync(commit.add)
+        with self.catalog.write() as connection:
+            epoch = publish(connection, self.reader, commit, self.stored_path)
+            reach("publish:before-commit")
+        reach("publish:after-commit")
+        return epoch
+
+    def sync(self, new: Sequence[NewFile]) -> None:
+        """Bring written files safely to the disk, unless this state is a throw-away one."""
+        if self.durable:
+            files.sync(new)
+
+    def arrow_schema(self, relation: Relation) -> pa.Schema:
+        """Give the schema of a relation's files: stored columns and `_weight`, with field ids."""
+        return encoding.arrow_schema(relation)
+
+    def folder(self, relation: str) -> str:
+        """Say where a relation's files lie."""
+        return f"{self.data}/state/{encoding.folder_name(relation)}"
+
+    def stored_path(self, file: NewFile) -> tuple[str, bool]:
+        """Give a file's path as the catalog keeps it, and whether it is relative to the relation's folder."""
+        folder = self.folder(file.relation) + "/"
+        return (file.path.removeprefix(folder), True) if file.path.startswith(folder) else (file.path, False)
+
+    def _full_path(self, relation: str, path: str, relative: bool) -> str:  # noqa: FBT001
+        return f"{self.folder(relation)}/{path}" if relative else path
+
+    def write(self, relation: Relation, table: pa.Table) -> NewFile:
+        """Write signed rows as one Parquet file, not yet published."""
+        return files.write(relation, self.folder(relation.name), table)
+
+    def adopt(self, relation: Relation, paths: Sequence[str]) -> list[NewFile]:
+        """Take over files an engine wrote; empty ones are deleted and left out."""
+        return files.adopt(relation, [_absolute(path) for path in paths])
+
+    def read(
+        self, relation: Relation, wanted: Sequence[DataFile | NewFile], columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """Read stored rows on the driver; raise if a file is missing, broken, or let go with its epoch."""
+        try:
+            return files.read(relation, wanted, columns)
+        except RunnelError as error:
+            raise self._explained(error, wanted) from error
+
+    def lookup(self, relation: Relation, wanted: Sequence[DataFile | NewFile], keys: pa.Table) -> pa.Table:
+        """Give the netted stored rows whose columns equal a row of `keys`; NULL equals NULL."""
+        try:
+            return compaction.fold(relation, lookup.find(relation, wanted, keys))
+        except RunnelError as error:
+            raise self._explained(error, wanted) from error
+
+    def _explained(self, error: RunnelError, wanted: Sequence[DataFile | NewFile]) -> RunnelError:
+        """Tell a file that expiry let go from one that is lost."""
+        lost = next((f for f in wanted if error.place and f.path == error.place.file and isinstance(f, DataFile)), None)
+        if error.code != "RUNNEL-FILE-MISSING" or lost is None:
+            return error
+        f = tables.data_file
+        with self.catalog.read() as connection:
+            listed = connection.scalar(sa.select(f.c.data_file_id).where(f.c.data_file_id == lost.id))
+        return error if listed is not None else expired(lost.begin, self.catalog.name)
+
+    def discard(self, unpublished: Sequence[NewFile]) -> None:
+        """Delete files that were not published."""
+        for file in unpublished:
+            files.delete(file.path)
+
+    def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Give the records of the last epochs, newest last, each with `epoch`, `kind` and `time`."""
+        e = tables.runnel_epoch
+        with self.catalog.read() as connection:
+            rows = connection.execute(sa.select(e).order_by(e.c.epoch.desc()).limit(limit)).all()
+        return [
+            {**json.loads(row.record), "epoch": row.epoch, "kind": row.kind, "time": row.time} for row in reversed(rows)
+        ]
+
+    def acquire(self, name: str, owner: str, seconds: float) -> bool:
+        """Take a lease that is free, run out or ours; say whether we hold it now."""
+        return lease.acquire(self.catalog, name, owner, seconds)
+
+    def renew(self, name: str, owner: str, seconds: float) -> bool:
+        """Lengthen a lease; False if somebody took it over."""
+        return lease.renew(self.catalog, name, owner, seconds)
+
+    def release(self, name: str, owner: str) -> None:
+        """Give a lease back, if it is ours."""
+        lease.release(self.catalog, name, owner)
+
+    def holder(self, name: str) -> str | None:
+        """Say who holds a lease that has not run out."""
+        return lease.holder(self.catalog, name)
+
+    def deliver(self, target: str, view: str, epoch: int) -> None:
+        """Remember that a target has a view as of an epoch."""
+        d = tables.runnel_delivery
+        with self.catalog.write(d) as connection:
+            connection.execute(d.delete().where(d.c.target == target, d.c.view == view))
+            connection.execute(d.insert().values(target=target, view=view, epoch=epoch))
+
+    def delivered(self, target: str, view: str) -> int | None:
+        """Give the epoch of a view that a target has."""
+        d = tables.runnel_delivery
+        with self.catalog.read() as connection:
+            return connection.scalar(sa.select(d.c.epoch).where(d.c.target == target, d.c.view == view))
+
+    def close(self) -> None:
+        """Let go of the catalog."""
+        self.catalog.close()
+
+
+def _absolute(path: str) -> str:
+    if path.startswith("file:"):
+        path = "/" + path.removeprefix("file:").lstrip("/")
+    return os.path.normpath(Path(path).absolute()) if files.is_local(path) else path.rstrip("/")
