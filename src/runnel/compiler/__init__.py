@@ -1,0 +1,31 @@
+"""Turns SQL into delta programs. Pure: no Spark, no I/O; engines are asked only for the types of queries."""
+
+from __future__ import annotations
+
+from runnel.compiler.bind import bind
+from runnel.compiler.dml import Dml, compile_dml
+from runnel.compiler.rows import rows_delta_sql, rows_sql
+from runnel.compiler.serialize import program_from_json, program_to_json
+from runnel.compiler.statements import Statement, TableStatement, ViewStatement, parse_statements
+from runnel.compiler.support import SUPPORT, Support
+from runnel.compiler.views import Analyse, compile_view
+from runnel.model.ddl import parse_columns
+
+__all__ = [
+    "SUPPORT",
+    "Analyse",
+    "Dml",
+    "Statement",
+    "Support",
+    "TableStatement",
+    "ViewStatement",
+    "bind",
+    "compile_dml",
+    "compile_view",
+    "parse_columns",
+    "parse_statements",
+    "program_from_json",
+    "program_to_json",
+    "rows_delta_sql",
+    "rows_sql",
+]

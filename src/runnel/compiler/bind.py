@@ -1,0 +1,72 @@
+"""Puts role names in the place of table names in the user's own text, and changes nothing else of it.
+
+The result is what `verify`, ad-hoc queries and full recomputation run, so it must not depend on how the compiler reads SQL.
+
+>>> from runnel.model.relation import Kind, Relation
+>>> bind("SELECT o.a FROM Orders o", {"shop.orders": Relation("shop.orders", Kind.TABLE, ())})[0]
+'SELECT o.a FROM `shop.orders__rows` o'
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from runnel.compiler import parse
+from runnel.compiler.resolve import base_tables, find_relation
+from runnel.compiler.source import SourceText
+from runnel.model import program
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.errors import Place
+    from runnel.model.program import Role
+    from runnel.model.relation import Relation
+
+
+def bind(
+    sql: str, relations: Mapping[str, Relation], role: Role = "rows", *, place: Place | None = None
+) -> tuple[str, frozenset[str]]:
+    """Give the text over role names, and the names of the relations it reads."""
+    text = SourceText(sql, place)
+    return bind_tree(parse.parse_query(sql, place), text, relations, role)
+
+
+def bind_tree(
+    tree: exp.Expr, text: SourceText, relations: Mapping[str, Relation], role: Role = "rows"
+) -> tuple[str, frozenset[str]]:
+    """Do what `bind` does for a text that has been parsed already."""
+    edits: list[tuple[int, int, str]] = []
+    read: set[str] = set()
+    qualified: set[str] = set()
+    for table in base_tables(tree):
+        relation = find_relation(table, relations, text)
+        read.add(relation.name)
+        first, last = parse.span(table.parts[0]), parse.span(table.parts[-1])
+        if first is None or last is None:
+            continue
+        alias = "" if table.alias else f" AS {text.sql[last[0] : last[1]]}"
+        edits.append((first[0], last[1], program.name(relation.name, role) + alias))
+        if len(table.parts) > 1 and not table.alias:
+            qualified.add(".".join(part.name for part in table.parts).lower())
+    edits += [edit for column in tree.find_all(exp.Column) for edit in _unqualify(column, qualified)]
+    return _edited(text.sql, edits).rstrip().rstrip(";"), frozenset(read)
+
+
+def _unqualify(column: exp.Column, qualified: set[str]) -> list[tuple[int, int, str]]:
+    """`shop.orders.a` becomes `orders.a`, because the table is now an alias."""
+    parts = column.parts
+    for size in range(2, len(parts)):
+        if ".".join(part.name for part in parts[:size]).lower() in qualified:
+            first, last = parse.span(parts[0]), parse.span(parts[size - 1])
+            if first is not None and last is not None:
+                return [(first[0], last[0], "")]
+    return []
+
+
+def _edited(sql: str, edits: list[tuple[int, int, str]]) -> str:
+    for start, end, replacement in sorted(set(edits), reverse=True):
+        sql = sql[:start] + replacement + sql[end:]
+    return sql

@@ -1,0 +1,160 @@
+"""Which of Spark's functions are aggregates, which give another value each time, and what sqlglot calls them."""
+
+from __future__ import annotations
+
+from sqlglot import exp
+
+LINEAR_AGGREGATES = {
+    "sum": "sum",
+    "count": "count",
+    "count_if": "count_if",
+    "avg": "avg",
+    "mean": "avg",
+    "variance": "var_samp",
+    "var_samp": "var_samp",
+    "var_pop": "var_pop",
+    "stddev": "stddev_samp",
+    "std": "stddev_samp",
+    "stddev_samp": "stddev_samp",
+    "stddev_pop": "stddev_pop",
+}
+"""Spark's name of each aggregate that is kept as sums, and the one name the compiler uses for it."""
+
+AGGREGATES = frozenset(
+    [
+        "any",
+        "any_value",
+        "approx_count_distinct",
+        "approx_percentile",
+        "array_agg",
+        "avg",
+        "bit_and",
+        "bit_or",
+        "bit_xor",
+        "bitmap_construct_agg",
+        "bitmap_or_agg",
+        "bool_and",
+        "bool_or",
+        "collect_list",
+        "collect_set",
+        "corr",
+        "count",
+        "count_if",
+        "count_min_sketch",
+        "covar_pop",
+        "covar_samp",
+        "every",
+        "first",
+        "first_value",
+        "grouping",
+        "grouping_id",
+        "histogram_numeric",
+        "hll_sketch_agg",
+        "hll_union_agg",
+        "kurtosis",
+        "last",
+        "last_value",
+        "listagg",
+        "max",
+        "max_by",
+        "mean",
+        "median",
+        "min",
+        "min_by",
+        "mode",
+        "percentile",
+        "percentile_approx",
+        "percentile_cont",
+        "percentile_disc",
+        "product",
+        "regr_avgx",
+        "regr_avgy",
+        "regr_count",
+        "regr_intercept",
+        "regr_r2",
+        "regr_slope",
+        "regr_sxx",
+        "regr_sxy",
+        "regr_syy",
+        "skewness",
+        "some",
+        "std",
+        "stddev",
+        "stddev_pop",
+        "stddev_samp",
+        "string_agg",
+        "sum",
+        "try_avg",
+        "try_sum",
+        "var_pop",
+        "var_samp",
+        "variance",
+    ]
+)
+
+NON_DETERMINISTIC = frozenset(
+    [
+        "rand",
+        "randn",
+        "random",
+        "randstr",
+        "uniform",
+        "uuid",
+        "shuffle",
+        "monotonically_increasing_id",
+        "spark_partition_id",
+        "input_file_name",
+        "input_file_block_start",
+        "input_file_block_length",
+        "current_timestamp",
+        "now",
+        "current_date",
+        "curdate",
+        "current_time",
+        "localtimestamp",
+        "current_timezone",
+        "current_user",
+        "user",
+        "session_user",
+        "current_catalog",
+        "current_database",
+        "current_schema",
+        "version",
+        "java_method",
+        "reflect",
+        "try_reflect",
+        "unix_timestamp_now",
+    ]
+)
+
+_CLASSES: dict[type[exp.Expr], str] = {
+    exp.Sum: "sum",
+    exp.Count: "count",
+    exp.CountIf: "count_if",
+    exp.Avg: "avg",
+    exp.Variance: "variance",
+    exp.VariancePop: "var_pop",
+    exp.Stddev: "stddev",
+    exp.StddevPop: "stddev_pop",
+    exp.StddevSamp: "stddev_samp",
+    exp.Rand: "rand",
+    exp.Randn: "randn",
+    exp.Uuid: "uuid",
+    exp.CurrentDate: "current_date",
+    exp.CurrentTimestamp: "current_timestamp",
+    exp.CurrentTime: "current_time",
+    exp.CurrentUser: "current_user",
+    exp.Localtimestamp: "localtimestamp",
+}
+
+
+def function_name(node: exp.Expr) -> str:
+    """Give a function's name as Spark calls it, in lower case; '' for what is no function."""
+    known = _CLASSES.get(type(node))
+    if known is not None:
+        return known
+    if isinstance(node, exp.Anonymous):
+        return str(node.this).lower()
+    if isinstance(node, exp.Func):
+        return node.sql_name().lower()
+    return ""

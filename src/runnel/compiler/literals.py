@@ -1,0 +1,99 @@
+"""Reads plain values out of INSERT ... VALUES, so that writing a few rows needs no engine."""
+
+from __future__ import annotations
+
+import datetime
+import decimal
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from runnel.errors import Terminal
+from runnel.model.types import FLOATS, INTEGERS, Decimal
+
+if TYPE_CHECKING:
+    from runnel.model.relation import Column, Relation
+
+_BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
+
+
+class _NotPlain(Exception):
+    """The value needs an engine."""
+
+
+def literal_rows(source: exp.Values, columns: list[Column], relation: Relation) -> tuple[dict[str, object], ...] | None:
+    """Give the rows as Python values of all the table's columns, or None when any value needs an engine."""
+    rows: list[dict[str, object]] = []
+    try:
+        for item in source.expressions:
+            values = item.expressions if isinstance(item, exp.Tuple) else [item]
+            row: dict[str, object] = {c.name: None for c in relation.columns}
+            row.update({c.name: _value(v, c) for c, v in zip(columns, values, strict=True)})
+            rows.append(row)
+    except _NotPlain:
+        return None
+    return tuple(rows)
+
+
+def _value(node: exp.Expr, column: Column) -> object:
+    negative = isinstance(node, exp.Neg)
+    plain = node.this if negative else node
+    if isinstance(plain, exp.Null):
+        return None
+    if isinstance(plain, exp.Boolean) and column.type.name == "boolean":
+        return bool(plain.this)
+    if isinstance(plain, exp.Cast) and isinstance(plain.this, exp.Literal) and plain.this.is_string:
+        wanted = {"date": exp.DataType.Type.DATE}.get(column.type.name)
+        if wanted is not None and plain.to.this == wanted:
+            return _date(plain.this.this)
+    if not isinstance(plain, exp.Literal):
+        raise _NotPlain
+    if plain.is_string:
+        return _from_string(plain.this, column)
+    return _number(("-" if negative else "") + plain.this, column)
+
+
+def _from_string(text: str, column: Column) -> object:
+    if column.type.name == "string":
+        return text
+    if column.type.name == "date":
+        return _date(text)
+    raise _NotPlain
+
+
+def _date(text: str) -> datetime.date:
+    try:
+        return datetime.date.fromisoformat(text)
+    except ValueError as error:
+        raise _NotPlain from error
+
+
+def _number(text: str, column: Column) -> object:
+    try:
+        value = decimal.Decimal(text)
+    except decimal.InvalidOperation as error:
+        raise _NotPlain from error
+    type_ = column.type
+    if isinstance(type_, Decimal):
+        with decimal.localcontext(decimal.Context(prec=60)):
+            rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), rounding=decimal.ROUND_HALF_UP)
+        if abs(rounded) >= decimal.Decimal(10) ** (type_.precision - type_.scale):
+            raise _too_large(text, column)
+        return rounded
+    if type_.name in INTEGERS:
+        if value != value.to_integral_value():
+            raise _NotPlain
+        if not -(2 ** _BITS[type_.name]) <= value < 2 ** _BITS[type_.name]:
+            raise _too_large(text, column)
+        return int(value)
+    if type_.name in FLOATS:
+        return float(value)
+    raise _NotPlain
+
+
+def _too_large(text: str, column: Column) -> Terminal:
+    return Terminal(
+        "RUNNEL-SQL-VALUE",
+        f"{text} does not fit in {column.name} {column.type}",
+        hint="use a smaller value or a wider column",
+    )

@@ -1,0 +1,69 @@
+"""Checks the columns a view gives, and makes an engine's complaint about a column name as clear as our own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from runnel.compiler.resolve import unknown_column
+from runnel.compiler.spark import DIALECT
+from runnel.errors import Terminal
+from runnel.model import types
+from runnel.model.relation import Column, Relation, check_columns
+
+if TYPE_CHECKING:
+    from runnel.compiler.source import SourceText
+
+
+def check_outputs(view: str, names: tuple[str, ...], tree: exp.Query, text: SourceText, *, named: bool = False) -> None:
+    """Refuse unnamed, reserved and repeated output columns; `named` says that the engine made names up."""
+    items = tree.selects if isinstance(tree, exp.Query) else []
+    for position, item in enumerate(items, 1):
+        known = isinstance(item, (exp.Alias, exp.Column, exp.Dot, exp.Star)) or item.is_star
+        if not known:
+            raise Terminal(
+                "RUNNEL-VIEW-REFUSED",
+                f"column {position} of {view} has no name",
+                place=text.place_of(item),
+                hint=f"write {item.sql(dialect=DIALECT, comments=False)[:40]} AS name",
+            )
+    if not named and any(not name for name in names):
+        raise Terminal(
+            "RUNNEL-VIEW-REFUSED", f"a column of {view} has no name", place=text.place, hint="write ... AS name"
+        )
+    try:
+        check_columns(view, tuple(Column(name, types.STRING) for name in names))
+    except Terminal as error:
+        place = next((text.place_of(i) for i in items if _spelled_in(error.message, i)), text.place)
+        raise Terminal("RUNNEL-VIEW-REFUSED", error.message, place=place, hint=error.hint) from error
+
+
+def _spelled_in(message: str, item: exp.Expr) -> bool:
+    return bool(item.alias_or_name) and repr(item.alias_or_name) in message
+
+
+def improve(error: Terminal, tree: exp.Expr, known: list[Relation], text: SourceText) -> Terminal:
+    """Say which column does not exist where that can be told from the text alone; else give the engine's own error a place."""
+    names = [column.name for relation in known for column in relation.rows]
+    spoken = {name.lower() for name in names} | {
+        i.name.lower() for a in tree.find_all(exp.Alias, exp.TableAlias) for i in _given(a)
+    }
+    for column in tree.find_all(exp.Column):
+        if isinstance(column.this, exp.Star):
+            continue
+        parts = [part.name.lower() for part in column.parts]
+        if not any(part in spoken for part in parts):
+            return unknown_column(column, column.name, names, text)
+        if (
+            len(parts) > 1
+            and parts[-1] not in spoken
+            and not any(isinstance(c.type, types.Struct) for r in known for c in r.rows)
+        ):
+            return unknown_column(column, column.name, names, text)
+    return Terminal(error.code, error.message, place=error.place or text.place, hint=error.hint)
+
+
+def _given(alias: exp.Expr) -> list[exp.Expr]:
+    named = [alias.args["alias"]] if isinstance(alias, exp.Alias) else [alias.this, *(alias.args.get("columns") or [])]
+    return [i for i in named if isinstance(i, exp.Identifier)]

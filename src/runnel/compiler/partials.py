@@ -1,0 +1,195 @@
+"""How each aggregate is kept as sums that can be added up in any order, and how the sums become the aggregate's value.
+
+Sums are exact: integers as bigint or decimal(38,0), decimals as decimal(38,s). A double is put exactly into one of three decimal
+sums by its size (1e-5..1e11 with 16 digits after the point, 1e11..1e27 as a whole number), what is outside goes to a double
+sum, and NaN and the infinities are only counted: so deleting a row takes out just what inserting it put in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from runnel.compiler.emit import quoted
+from runnel.model import types
+from runnel.model.relation import WEIGHT
+from runnel.model.types import BIGINT, Decimal, Type
+
+if TYPE_CHECKING:
+    from runnel.compiler.plan import Measure
+
+DOUBLE = Type("double")
+WIDEST_SUM = 27
+"""Digits of a decimal that can be multiplied by a weight of ten digits without losing any."""
+WIDEST_SQUARE = 13
+_W = f"CAST({quoted(WEIGHT)} AS DECIMAL(10,0))"
+_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
+
+
+@dataclass(frozen=True)
+class Partial:
+    """One stored sum: its kind and argument make its identity, `sql` is what is summed over the rows of a change."""
+
+    kind: str
+    argument: str
+    type: Type
+    sql: str
+
+
+@dataclass(frozen=True)
+class Value:
+    """A measure's result: its type, and its formula in both dialects, with `{kind}` for each stored sum it reads."""
+
+    type: Type
+    spark: str
+    duckdb: str
+    partials: tuple[Partial, ...]
+
+
+def supported(measure: Measure) -> bool:
+    """Say whether the sums of this aggregate over this type can be kept exactly."""
+    if measure.function == "count":
+        return True
+    match measure.type:
+        case Decimal(_, precision, scale):
+            wide = WIDEST_SQUARE if measure.function.startswith(("var", "std")) else WIDEST_SUM
+            return precision <= wide and scale >= 0
+        case Type(name):
+            floats = () if measure.function.startswith(("var", "std")) else types.FLOATS
+            return name in (*types.INTEGERS, *floats)
+        case None:
+            return False
+
+
+def value(measure: Measure) -> Value:
+    """Choose the sums of an aggregate and its formula over them."""
+    if measure.argument is None or measure.type is None:
+        return Value(BIGINT, f"CAST({quoted(WEIGHT)} AS BIGINT)", f'CAST("{WEIGHT}" AS BIGINT)', ())
+    n = _count(measure.argument)
+    match measure.function:
+        case "count":
+            return Value(BIGINT, "CAST({n} AS BIGINT)", "CAST({n} AS BIGINT)", (n,))
+        case "sum":
+            return _sum(measure.argument, measure.type, n)
+        case "avg":
+            return _avg(measure.argument, measure.type, n)
+        case _:
+            return _moment(measure.function, measure.argument, measure.type, n)
+
+
+def _count(argument: str) -> Partial:
+    return Partial("n", argument, BIGINT, f"CASE WHEN {quoted(argument)} IS NOT NULL THEN {quoted(WEIGHT)} END")
+
+
+def _sum(argument: str, type_: Type, n: Partial) -> Value:
+    a = quoted(argument)
+    if isinstance(type_, Decimal):
+        result: Type = types.decimal(min(38, type_.precision + 10), type_.scale)
+        partial = Partial("sum", argument, types.decimal(38, type_.scale), f"{a} * {_W}")
+    elif type_.name in types.INTEGERS:
+        result = BIGINT
+        partial = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
+    else:
+        formula = f"CASE WHEN {{n}} > 0 THEN {_FLOAT_SUM} END"
+        return Value(DOUBLE, formula, formula, (n, *_float_parts(argument)))
+    formula = f"CASE WHEN {{n}} > 0 THEN CAST({{sum}} AS {result}) END"
+    return Value(result, formula, formula, (n, partial))
+
+
+def _avg(argument: str, type_: Type, n: Partial) -> Value:
+    a = quoted(argument)
+    if isinstance(type_, Decimal):
+        partial = Partial("sum", argument, types.decimal(38, type_.scale), f"{a} * {_W}")
+        result = types.decimal(min(38, type_.precision + 4), min(38, type_.scale + 4))
+        spark, duckdb = _decimal_quotient_spark(type_, result), _decimal_quotient_duckdb(type_, result)
+        return Value(result, _if_any(spark), _if_any(duckdb), (n, partial))
+    if type_.name in types.INTEGERS:
+        exact = f"CAST({a} AS DECIMAL(19,0)) * {_W}"
+        wide = Partial("wide", argument, types.decimal(38, 0), exact)
+        narrow = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
+        partial = wide if type_.name == "bigint" else narrow
+        formula = _if_any(f"CAST({{{partial.kind}}} AS DOUBLE) / CAST({{n}} AS DOUBLE)")
+        return Value(DOUBLE, formula, formula, (n, partial))
+    formula = _if_any(f"{_FLOAT_SUM} / CAST({{n}} AS DOUBLE)")
+    return Value(DOUBLE, formula, formula, (n, *_float_parts(argument)))
+
+
+def _if_any(formula: str) -> str:
+    return f"CASE WHEN {{n}} > 0 THEN {formula} END"
+
+
+def _decimal_quotient_spark(type_: Decimal, result: Decimal) -> str:
+    """Whole part and remainder apart: Spark's own decimal division would round to six digits, and then round again."""
+    if type_.precision - type_.scale > 18 or type_.scale > 16:
+        return f"CAST({{sum}} / CAST({{n}} AS DECIMAL(10,0)) AS {result})"
+    scale = result.scale
+    whole = "CAST({sum} div CAST({n} AS DECIMAL(10,0)) AS DECIMAL(19,0))"
+    rest = "CAST({sum} % CAST({n} AS DECIMAL(10,0)) AS DECIMAL(26,16)) / CAST({n} AS DECIMAL(10,0))"
+    return f"CAST({whole} + CAST({rest} AS DECIMAL({scale + 1},{scale})) AS {result})"
+
+
+def _decimal_quotient_duckdb(type_: Decimal, result: Decimal) -> str:
+    """DuckDB divides decimals as doubles, so divide whole numbers, rounding half up, and put the point back."""
+    unscaled = f"CAST(replace(CAST(CAST({{sum}} AS DECIMAL(38,{type_.scale})) AS VARCHAR), '.', '') AS HUGEINT)"
+    shift = 10 ** (result.scale - type_.scale)
+    quotient = f"(abs({unscaled}) * {2 * shift} + {{n}}) // (2 * CAST({{n}} AS HUGEINT))"
+    width = f"CAST(greatest({result.scale + 1}, length(CAST({quotient} AS VARCHAR))) AS INTEGER)"
+    digits = f"lpad(CAST({quotient} AS VARCHAR), {width}, '0')"
+    sign = "CASE WHEN {sum} < 0 THEN '-' ELSE '' END"
+    text = f"{sign} || left({digits}, -{result.scale}) || '.' || right({digits}, {result.scale})"
+    return f"CAST({text} AS {result})"
+
+
+_FLOAT_SUM = (
+    "CASE WHEN {nan} > 0 OR ({pos} > 0 AND {neg} > 0) THEN CAST('NaN' AS DOUBLE) "
+    "WHEN {pos} > 0 THEN CAST('Infinity' AS DOUBLE) WHEN {neg} > 0 THEN CAST('-Infinity' AS DOUBLE) "
+    "ELSE CAST({mid} AS DOUBLE) + CAST({high} AS DOUBLE) + CAST({low} AS DOUBLE) + {rest} END"
+)
+
+
+def _float_parts(argument: str) -> tuple[Partial, ...]:
+    x = f"CAST({quoted(argument)} AS DOUBLE)"
+    w = quoted(WEIGHT)
+    infinity = "CAST('Infinity' AS DOUBLE)"
+    mid = f"abs({x}) >= 1e-5 AND abs({x}) < 1e11"
+    high = f"abs({x}) >= 1e11 AND abs({x}) < 1e27"
+    low = f"abs({x}) >= 1e-15 AND abs({x}) < 1e-5"
+    rest = f"abs({x}) < 1e-15 OR (abs({x}) >= 1e27 AND abs({x}) < {infinity})"
+    return (
+        Partial("mid", argument, types.decimal(38, 16), f"CASE WHEN {mid} THEN CAST({x} AS DECIMAL(27,16)) * {_W} END"),
+        Partial("high", argument, types.decimal(38, 0), f"CASE WHEN {high} THEN CAST({x} AS DECIMAL(27,0)) * {_W} END"),
+        Partial("low", argument, types.decimal(38, 26), f"CASE WHEN {low} THEN CAST({x} AS DECIMAL(27,26)) * {_W} END"),
+        Partial("rest", argument, DOUBLE, f"CASE WHEN {rest} THEN {x} * CAST({w} AS DOUBLE) END"),
+        Partial("nan", argument, BIGINT, f"CASE WHEN isnan({x}) THEN {w} END"),
+        Partial("pos", argument, BIGINT, f"CASE WHEN {x} = {infinity} THEN {w} END"),
+        Partial("neg", argument, BIGINT, f"CASE WHEN {x} = CAST('-Infinity' AS DOUBLE) THEN {w} END"),
+    )
+
+
+def _moment(function: str, argument: str, type_: Type, n: Partial) -> Value:
+    """Variance from n, the sum and the sum of squares of the argument taken as a whole number: exact before the division."""
+    scale = type_.scale if isinstance(type_, Decimal) else 0
+    digits = type_.precision if isinstance(type_, Decimal) else _DIGITS[type_.name]
+    whole = f"CAST({quoted(argument)} AS DECIMAL({digits},{scale}))"
+    if scale:
+        whole = f"CAST({whole} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS DECIMAL({digits},0))"
+    exact = types.decimal(38, 0)
+    parts = (
+        n,
+        Partial("s1", argument, exact, f"{whole} * {_W}"),
+        Partial("s2", argument, exact, f"{whole} * {whole} * {_W}"),
+    )
+    fewest = 2 if function.endswith("samp") else 1
+    divisor = "{n}" if fewest == 1 else "({n} - 1)"
+
+    def formula(whole_type: str) -> str:
+        n_, s1, s2 = (f"CAST({{{kind}}} AS {whole_type})" for kind in ("n", "s1", "s2"))
+        fits = "abs(CAST({s1} AS DOUBLE)) < 9e18 AND CAST({s2} AS DOUBLE) * CAST({n} AS DOUBLE) < 9e37"
+        rough = "CAST({s2} AS DOUBLE) * CAST({n} AS DOUBLE) - CAST({s1} AS DOUBLE) * CAST({s1} AS DOUBLE)"
+        top = f"CASE WHEN {fits} THEN CAST({n_} * {s2} - {s1} * {s1} AS DOUBLE) ELSE {rough} END"
+        below = f"CAST({{n}} AS DOUBLE) / CAST({divisor} AS DOUBLE)"
+        variance = f"greatest({top}, CAST(0 AS DOUBLE)) / {below} / CAST('1e{2 * scale}' AS DOUBLE)"
+        result = f"sqrt({variance})" if function.startswith("std") else variance
+        return f"CASE WHEN {{n}} >= {fewest} THEN {result} END"
+
+    return Value(DOUBLE, formula("DECIMAL(38,0)"), formula("HUGEINT"), parts)

@@ -1,0 +1,115 @@
+"""How stored rows become the rows a user sees, and how a change of stored sums becomes a change of those rows."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from runnel.compiler.emit import quoted
+from runnel.model import program
+from runnel.model.relation import WEIGHT
+
+if TYPE_CHECKING:
+    from runnel.model.relation import Final, Relation
+
+_ONE = f"CAST(1 AS BIGINT) AS {quoted(WEIGHT)}"
+
+
+def rows_sql(relation: Relation, stored: str, *, signed: bool) -> str:
+    """Give a relation's rows from its stored rows: with `_weight` if `signed`, else each as often as it occurs.
+
+    `stored` is the name (in backquotes) of an input with the stored columns and `_weight`.
+    """
+    if relation.final is not None:
+        return _final_rows(relation, relation.final, stored, signed=signed)
+    columns = ", ".join(quoted(c.name) for c in relation.columns)
+    if signed:
+        return f"SELECT {columns}, {quoted(WEIGHT)} FROM {stored}"
+    net = (
+        f"SELECT {columns}, CAST(sum({quoted(WEIGHT)}) AS BIGINT) AS {quoted(WEIGHT)} FROM {stored} GROUP BY {columns}"
+    )
+    if relation.key:
+        return f"SELECT {columns} FROM ({net}) WHERE {quoted(WEIGHT)} > 0"
+    return (
+        f"SELECT {columns} FROM (SELECT * FROM ({net}) WHERE {quoted(WEIGHT)} > 0)\n"
+        f"LATERAL VIEW explode(sequence(CAST(1 AS BIGINT), {quoted(WEIGHT)})) _copies AS _copy"
+    )
+
+
+def _final_rows(relation: Relation, final: Final, stored: str, *, signed: bool) -> str:
+    sums = [f"{_summed(relation, name)} AS {quoted(name)}" for name in (*relation.partial_sums, WEIGHT)]
+    keys = [quoted(name) for name in relation.key]
+    grouped = f"\n  GROUP BY {', '.join(keys)}" if keys else ""
+    columns = [f"{sql} AS {quoted(c.name)}" for sql, c in zip(final.spark, final.columns, strict=True)]
+    columns += [_ONE] if signed else []
+    there = f"\nWHERE {quoted(WEIGHT)} > 0" if keys else ""
+    inner = f"SELECT {', '.join([*keys, *sums])}\n  FROM {stored}{grouped}"
+    return f"SELECT {', '.join(columns)}\nFROM ({inner}){there}"
+
+
+def _summed(relation: Relation, name: str, condition: str = "") -> str:
+    """Add up a stored column; nothing adds up to zero."""
+    type_ = next((str(c.type) for c in relation.columns if c.name == name), "bigint")
+    value = f"CASE WHEN {condition} THEN {quoted(name)} END" if condition else quoted(name)
+    return f"coalesce(CAST(sum({value}) AS {type_}), CAST(0 AS {type_}))"
+
+
+def rows_delta_sql(relation: Relation) -> str:
+    """Give the signed rows by which a relation of partials changes, from the change of its stored sums.
+
+    One pass over the sums of the touched groups: before and after side by side, -1 for the row before and +1 for the row
+    after, nothing where they are equal. A global aggregate has exactly one row before and after.
+    """
+    assert relation.final is not None, relation.name
+    final = relation.final
+    before = [_renamed(sql, "_before") for sql in final.spark]
+    after = [_renamed(sql, "_after") for sql in final.spark]
+    numbers = range(1, len(before) + 1)
+    pairs = [f"{b} AS `_was_{i}`, {a} AS `_is_{i}`" for i, b, a in zip(numbers, before, after, strict=True)]
+    there = (
+        ["`_before _weight` > 0 AS `_was`", "`_after _weight` > 0 AS `_is`"]
+        if relation.key
+        else ["true AS `_was`", "true AS `_is`"]
+    )
+    columns = [
+        f"CASE WHEN `_sign` < 0 THEN `_was_{i}` ELSE `_is_{i}` END AS {quoted(c.name)}"
+        for i, c in zip(numbers, final.columns, strict=True)
+    ]
+    same = " AND ".join(f"`_was_{i}` <=> `_is_{i}`" for i in numbers)
+    return (
+        f"SELECT {', '.join(columns)}, `_sign` AS {quoted(WEIGHT)}\n"
+        f"FROM (SELECT {', '.join([*pairs, *there])}\n  FROM ({_both_sums(relation)}))\n"
+        "LATERAL VIEW explode(array(CAST(-1 AS BIGINT), CAST(1 AS BIGINT))) _signs AS `_sign`\n"
+        f"WHERE CASE WHEN `_sign` < 0 THEN `_was` ELSE `_is` END AND NOT (`_was` AND `_is` AND {same})"
+    )
+
+
+def _both_sums(relation: Relation) -> str:
+    """Write the sums of the touched groups before and after the change, named `_before x` and `_after x`."""
+    delta, old = program.name(relation.name, "stored_delta"), program.name(relation.name, "stored_old")
+    stored = [quoted(name) for name in (*relation.key, *relation.partial_sums, WEIGHT)]
+    keys = [quoted(name) for name in relation.key]
+    touched = ""
+    if keys:
+        on = " AND ".join(f"o.{k} <=> d.{k}" for k in keys)
+        touched = f" LEFT SEMI JOIN (SELECT DISTINCT {', '.join(keys)} FROM {delta}) AS d ON {on}"
+    hint = "/*+ BROADCAST(d) */ " if keys else ""
+    sums = [
+        f"{k} AS {q}"
+        for name, k in zip(relation.key, keys, strict=True)
+        for q in (quoted(f"_before {name}"), quoted(f"_after {name}"))
+    ]
+    for name in (*relation.partial_sums, WEIGHT):
+        sums.append(f"{_summed(relation, name, '`_old`')} AS {quoted('_before ' + name)}")
+        sums.append(f"{_summed(relation, name)} AS {quoted('_after ' + name)}")
+    return (
+        f"SELECT {', '.join(sums)}\n"
+        f"  FROM (SELECT {hint}{', '.join('o.' + s for s in stored)}, true AS `_old` FROM {old} AS o{touched}\n"
+        f"    UNION ALL SELECT {', '.join(stored)}, false AS `_old` FROM {delta})"
+        + (f"\n  GROUP BY {', '.join(keys)}" if keys else "")
+    )
+
+
+def _renamed(sql: str, side: str) -> str:
+    """Make a formula read the sums of one side; its only backquotes are around stored names."""
+    return re.sub(r"`((?:[^`]|``)+)`", lambda m: f"`{side} {m.group(1)}`", sql)

@@ -1,0 +1,104 @@
+"""Programs as JSON text and back, so that a program is stored with the view it keeps."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, cast
+
+from runnel.model import types
+from runnel.model.program import Operator, Program, Step, Strategy, Term
+from runnel.model.relation import Column, Final, Kind, Relation
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from runnel.model.program import Role
+
+VERSION = 1
+
+
+def program_to_json(program: Program) -> str:
+    """Write a program; equal programs give equal text."""
+    return json.dumps(
+        {
+            "version": VERSION,
+            "view": program.view,
+            "columns": _columns_out(program.columns),
+            "strategy": program.strategy.value,
+            "steps": [_step_out(step) for step in program.steps],
+            "inputs": list(program.inputs),
+            "operators": [[o.name, o.strategy.value, o.reason, o.code] for o in program.operators],
+        },
+        sort_keys=True,
+    )
+
+
+def program_from_json(text: str) -> Program:
+    """Read a program back."""
+    data = json.loads(text)
+    return Program(
+        data["view"],
+        _columns_in(data["columns"]),
+        Strategy(data["strategy"]),
+        tuple(_step_in(step) for step in data["steps"]),
+        tuple(data["inputs"]),
+        tuple(Operator(name, Strategy(strategy), reason, code) for name, strategy, reason, code in data["operators"]),
+    )
+
+
+def relation_to_json(relation: Relation) -> dict[str, Any]:
+    """Give a relation as plain data."""
+    final = relation.final
+    return {
+        "name": relation.name,
+        "kind": relation.kind.value,
+        "columns": _columns_out(relation.columns),
+        "key": list(relation.key),
+        "final": None
+        if final is None
+        else {"columns": _columns_out(final.columns), "spark": list(final.spark), "duckdb": list(final.duckdb)},
+    }
+
+
+def relation_from_json(data: dict[str, Any]) -> Relation:
+    """Make a relation from plain data."""
+    final = data["final"]
+    return Relation(
+        data["name"],
+        Kind(data["kind"]),
+        _columns_in(data["columns"]),
+        tuple(data["key"]),
+        None if final is None else Final(_columns_in(final["columns"]), tuple(final["spark"]), tuple(final["duckdb"])),
+    )
+
+
+def _step_out(step: Step) -> dict[str, Any]:
+    return {
+        "target": relation_to_json(step.target),
+        "terms": [{"sql": t.sql, "deltas": sorted(t.deltas), "reads": _reads_out(t.reads)} for t in step.terms],
+        "initial": step.initial,
+        "initial_reads": _reads_out(step.initial_reads),
+        "around": step.around,
+    }
+
+
+def _step_in(data: dict[str, Any]) -> Step:
+    terms = tuple(Term(t["sql"], frozenset(t["deltas"]), _reads_in(t["reads"])) for t in data["terms"])
+    target = relation_from_json(data["target"])
+    return Step(target, terms, data["initial"], _reads_in(data["initial_reads"]), data["around"])
+
+
+def _columns_out(columns: Iterable[Column]) -> list[list[str]]:
+    return [[c.name, str(c.type)] for c in columns]
+
+
+def _columns_in(data: list[list[str]]) -> tuple[Column, ...]:
+    return tuple(Column(name, types.parse(type_)) for name, type_ in data)
+
+
+def _reads_out(reads: frozenset[tuple[str, Role]]) -> list[list[str]]:
+    return sorted([name, role] for name, role in reads)
+
+
+def _reads_in(data: list[list[str]]) -> frozenset[tuple[str, Role]]:
+    return frozenset((name, cast("Role", role)) for name, role in data)

@@ -1,0 +1,273 @@
+"""The support table: what each feature of SQL is maintained by, and why not better. It drives refusals, `explain` and the docs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from runnel.compiler.functions import AGGREGATES, LINEAR_AGGREGATES, NON_DETERMINISTIC, function_name
+from runnel.errors import Terminal
+from runnel.model.program import Operator, Strategy
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runnel.compiler.source import SourceText
+
+
+@dataclass(frozen=True)
+class Support:
+    """One row of the table."""
+
+    feature: str
+    strategy: Strategy
+    reason: str = ""
+    code: str = ""
+    hint: str = ""
+
+
+_LOOKUP = "a change of one side can add or remove rows that match nothing else; not yet followed by keys"
+_ORDER = "which rows are kept depends on all rows; not yet followed by keys"
+
+SUPPORT: tuple[Support, ...] = (
+    Support("scan", Strategy.LINEAR),
+    Support("filter", Strategy.LINEAR),
+    Support("project", Strategy.LINEAR),
+    Support("inner join", Strategy.LINEAR),
+    Support("union all", Strategy.LINEAR),
+    Support("distinct", Strategy.LINEAR, "kept as a count per row"),
+    Support("union", Strategy.LINEAR, "kept as a count per row"),
+    Support("aggregate", Strategy.LINEAR, "kept as additive sums per group"),
+    Support("having", Strategy.LINEAR, "filters the rows of an aggregate kept inside the view"),
+    Support("order by", Strategy.LINEAR, "ignored: a view is a bag of rows, order them when reading"),
+    Support(
+        "outer join", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-OUTER-JOIN", "use an inner join where every row has a match"
+    ),
+    Support("semi or anti join", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-SEMI-JOIN", "use an inner join on a key"),
+    Support("subquery in an expression", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-SUBQUERY", "write it as a join"),
+    Support(
+        "aggregate over DISTINCT",
+        Strategy.FULL,
+        "needs every value of the group; not yet followed by keys",
+        "RUNNEL-FULL-DISTINCT-AGGREGATE",
+        "aggregate over a SELECT DISTINCT in FROM",
+    ),
+    Support(
+        "aggregate function",
+        Strategy.FULL,
+        "it is no sum of its rows; not yet followed by keys",
+        "RUNNEL-FULL-AGGREGATE",
+        "SUM, COUNT, AVG, VAR_*, STDDEV_* are incremental",
+    ),
+    Support(
+        "aggregate of this type",
+        Strategy.FULL,
+        "its sums cannot be kept exactly for this argument type",
+        "RUNNEL-FULL-AGGREGATE-TYPE",
+        "CAST the argument to a narrower DECIMAL",
+    ),
+    Support(
+        "grouping sets",
+        Strategy.FULL,
+        "several groupings at once are not yet followed",
+        "RUNNEL-FULL-GROUPING-SETS",
+        "write one view per grouping and a UNION ALL",
+    ),
+    Support(
+        "window function",
+        Strategy.FULL,
+        "a row depends on its neighbours; not yet followed by keys",
+        "RUNNEL-FULL-WINDOW",
+    ),
+    Support("limit", Strategy.FULL, _ORDER, "RUNNEL-FULL-LIMIT", "limit when reading the view"),
+    Support("except or intersect", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-EXCEPT"),
+    Support("lateral or generator", Strategy.FULL, "rows made from a row are not yet followed", "RUNNEL-FULL-LATERAL"),
+    Support("pivot", Strategy.FULL, "not yet followed", "RUNNEL-FULL-PIVOT", "write SUM(CASE WHEN ... END)"),
+    Support("recursive query", Strategy.FULL, "not yet followed", "RUNNEL-FULL-RECURSIVE"),
+    Support("constant rows", Strategy.FULL, "rows that come from no table are not yet followed", "RUNNEL-FULL-VALUES"),
+    Support(
+        "type changed by rewriting",
+        Strategy.FULL,
+        "the program would give another type than the query",
+        "RUNNEL-FULL-TYPES",
+        "CAST the column",
+    ),
+    Support("forced", Strategy.FULL, "mode = full", "RUNNEL-FULL-FORCED"),
+    Support(
+        "non-deterministic function",
+        Strategy.REFUSED,
+        "its value changes although no row does",
+        "RUNNEL-VIEW-REFUSED",
+        "use a column of a table instead",
+    ),
+    Support(
+        "table sample",
+        Strategy.REFUSED,
+        "its rows change although no table does",
+        "RUNNEL-VIEW-REFUSED",
+        "filter by a hash of a column instead",
+    ),
+    Support(
+        "event view",
+        Strategy.REFUSED,
+        "CHANGES(...) is not yet supported",
+        "RUNNEL-VIEW-REFUSED",
+        "read project.changes() instead",
+    ),
+)
+BY_FEATURE = {row.feature: row for row in SUPPORT}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A feature met in a query, what it was called there, and where."""
+
+    support: Support
+    node: exp.Expr
+    what: str
+
+    @property
+    def operator(self) -> Operator:
+        """The line `explain` prints."""
+        return Operator(self.what, self.support.strategy, self.support.reason, self.support.code)
+
+
+class NotLinear(Exception):
+    """Raised while lowering when a feature turns out to need more than the linear rule."""
+
+    def __init__(self, feature: str, node: exp.Expr, what: str = "") -> None:
+        """Name the feature by its row of the table."""
+        super().__init__(feature)
+        self.finding = Finding(BY_FEATURE[feature], node, what or feature)
+
+
+def findings(tree: exp.Expr) -> list[Finding]:
+    """List the features of a query, in the order of the text as far as it is known."""
+    found = [finding for node in tree.walk() for finding in _features(node)]
+    seen: dict[tuple[str, str], Finding] = {}
+    for finding in found:
+        seen.setdefault((finding.support.feature, finding.what), finding)
+    return list(seen.values())
+
+
+def refuse(found: list[Finding], text: SourceText) -> None:
+    """Raise for what can be neither followed nor recomputed."""
+    for finding in found:
+        if finding.support.strategy is Strategy.REFUSED:
+            raise Terminal(
+                finding.support.code,
+                f"{finding.what} cannot stand in a view: {finding.support.reason}",
+                place=text.place_of(finding.node),
+                hint=finding.support.hint,
+            )
+
+
+def not_incremental(finding: Finding, text: SourceText) -> Terminal:
+    """Make the error for a view that must be incremental and cannot be."""
+    return Terminal(
+        "RUNNEL-VIEW-NOT-INCREMENTAL",
+        f"{finding.what} is not incremental: {finding.support.reason} [{finding.support.code}]",
+        place=text.place_of(finding.node),
+        hint=finding.support.hint or "leave out mode = incremental, and the view is recomputed",
+    )
+
+
+def _features(node: exp.Expr) -> Iterator[Finding]:
+    feature = _plain_feature(node)
+    if feature is not None:
+        yield Finding(BY_FEATURE[feature], node, _describe(feature, node))
+    if isinstance(node, exp.Func):
+        yield from _function(node)
+
+
+def _describe(feature: str, node: exp.Expr) -> str:
+    match node:
+        case exp.Join() if feature != "inner join":
+            return f"{' '.join(p for p in (node.side, node.kind) if p)} JOIN".replace("OUTER JOIN", "JOIN")
+        case exp.Table() | exp.Exists() | exp.SetOperation() if feature not in ("scan", "table sample"):
+            return feature
+        case exp.Table():
+            return f"{feature} {node.name}"
+    return feature
+
+
+def _plain_feature(node: exp.Expr) -> str | None:
+    """Name the feature a node of the tree stands for; None for what is part of an expression or of another feature."""
+    match node:
+        case exp.Join():
+            return _join_feature(node)
+        case exp.Window() | exp.Qualify():
+            return "window function"
+        case exp.Limit() | exp.Fetch() | exp.Offset():
+            return "limit"
+        case exp.Except() | exp.Intersect():
+            return "except or intersect"
+        case exp.Union():
+            return "union" if node.args.get("distinct") else "union all"
+        case exp.Lateral() | exp.Unnest():
+            return "lateral or generator"
+        case exp.Pivot():
+            return "pivot"
+        case exp.TableSample():
+            return "table sample"
+        case exp.Values():
+            return "constant rows"
+        case exp.With() if node.args.get("recursive"):
+            return "recursive query"
+        case exp.GroupingSets() | exp.Cube() | exp.Rollup():
+            return "grouping sets"
+        case exp.Group():
+            return "grouping sets" if any(node.args.get(k) for k in ("cube", "rollup", "grouping_sets")) else None
+        case exp.Where() if isinstance(node.parent, exp.Select):
+            return "filter"
+        case exp.Having():
+            return "having"
+        case exp.Order() if isinstance(node.parent, exp.Query):
+            return "order by"
+        case exp.Select():
+            return None if node.args.get("from_") is not None else "constant rows"
+        case exp.Distinct() if isinstance(node.parent, exp.Select):
+            return "distinct"
+        case exp.Table():
+            return _table_feature(node)
+    return _subquery_feature(node)
+
+
+def _subquery_feature(node: exp.Expr) -> str | None:
+    is_query = isinstance(node, exp.Exists) or (isinstance(node, exp.In) and node.args.get("query") is not None)
+    scalar = (
+        isinstance(node, exp.Subquery)
+        and not isinstance(node.parent, (exp.From, exp.Join, exp.SetOperation, exp.Subquery, exp.CTE, exp.In))
+        and node.parent is not None
+    )
+    return "subquery in an expression" if is_query or scalar else None
+
+
+def _join_feature(node: exp.Join) -> str:
+    if node.kind in ("SEMI", "ANTI"):
+        return "semi or anti join"
+    if node.side or node.kind == "OUTER":
+        return "outer join"
+    return "inner join"
+
+
+def _table_feature(node: exp.Table) -> str | None:
+    if isinstance(node.this, exp.Identifier):
+        return None
+    return "event view" if node.this.name.upper() == "CHANGES" else "lateral or generator"
+
+
+def _function(node: exp.Expr) -> Iterator[Finding]:
+    name = function_name(node)
+    if name in NON_DETERMINISTIC:
+        yield Finding(BY_FEATURE["non-deterministic function"], node, f"{name}()")
+    elif name in LINEAR_AGGREGATES:
+        distinct = isinstance(node.this, exp.Distinct)
+        feature = "aggregate over DISTINCT" if distinct else "aggregate"
+        yield Finding(BY_FEATURE[feature], node, f"{name.upper()}{' DISTINCT' if distinct else ''}")
+    elif isinstance(node, exp.AggFunc) or name in AGGREGATES:
+        yield Finding(BY_FEATURE["aggregate function"], node, name.upper())
+    elif isinstance(node, exp.Explode) or name in ("explode", "posexplode", "inline", "stack", "json_tuple"):
+        yield Finding(BY_FEATURE["lateral or generator"], node, name.upper())

@@ -1,0 +1,232 @@
+"""Maintains views in memory by their programs, as a pipeline would, and compares them with their own SQL recomputed.
+
+It works with any engine: state is Arrow tables, epochs are lists of signed rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass, field
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from runnel.compiler import bind, compile_view, program_from_json, program_to_json, rows_delta_sql, rows_sql
+from runnel.engine.base import Derived, Rows
+from runnel.model import types
+from runnel.model.program import Strategy
+from runnel.model.relation import WEIGHT, Column
+from tests.compiler.random_views import random_case
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from runnel.engine.base import Engine, Input
+    from runnel.model.program import Program, Role, Step
+    from runnel.model.relation import Relation
+
+Row = tuple[object, ...]
+Batch = dict[str, list[tuple[Row, int]]]
+
+
+def check_case(engine: Engine, seed: int) -> int:
+    """Maintain a random case batch by batch and again in one merged batch; give the number of comparisons made."""
+    case = random_case(seed)
+    stepwise = Maintained(engine, case.tables)
+    stepwise.apply(case.start)
+    merged = Maintained(engine, case.tables)
+    merged.apply(case.start)
+    for name, sql in case.views:
+        merged.keep(sql, stepwise.define(name, sql))
+    checks = stepwise.check(f"seed {seed}, start")
+    together: Batch = defaultdict(list)
+    for number, batch in enumerate(case.batches, 1):
+        stepwise.apply(batch)
+        checks += stepwise.check(f"seed {seed}, batch {number}")
+        for table, rows in batch.items():
+            together[table] += rows
+    merged.apply(together)
+    return checks + merged.check(f"seed {seed}, one merged batch")
+
+
+@dataclass
+class Maintained:
+    """Tables, views and stages as stored signed rows; `apply` is one epoch."""
+
+    engine: Engine
+    tables: Sequence[Relation]
+    relations: dict[str, Relation] = field(default_factory=dict)
+    stored: dict[str, pa.Table] = field(default_factory=dict)
+    programs: dict[str, tuple[str, Program]] = field(default_factory=dict)
+    deltas: dict[str, pa.Table] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Begin with empty tables."""
+        for relation in self.tables:
+            self._add(relation)
+
+    def define(self, name: str, sql: str, mode: str = "auto") -> Program:
+        """Compile a view and compute it from scratch."""
+        visible = {n: r for n, r in self.relations.items() if "#" not in n}
+        return self.keep(sql, compile_view(name, sql, visible, self.engine.analyse, mode))
+
+    def keep(self, sql: str, program: Program) -> Program:
+        """Compute a compiled view from scratch; its program goes through JSON on the way."""
+        assert program_from_json(program_to_json(program)) == program
+        name = program.view
+        self.programs[name] = (sql, program)
+        self.deltas = {}
+        for step in program.steps:
+            self._add(step.target)
+            self.stored[step.target.name] = self._run(step.initial, step.initial_reads, step.target)
+        return program
+
+    def apply(self, batch: Mapping[str, list[tuple[Row, int]]]) -> None:
+        """Change the tables by signed rows and every view by its program."""
+        self.deltas = {}
+        for name, rows in batch.items():
+            if rows:
+                self.deltas[name] = _table(
+                    signed(self.relations[name].columns), [(*row, weight) for row, weight in rows]
+                )
+        for _, program in self.programs.values():
+            for step in program.steps:
+                delta = self._delta(step, program)
+                if delta is not None and delta.num_rows:
+                    self.deltas[step.target.name] = delta
+        for name, delta in self.deltas.items():
+            self.stored[name] = pa.concat_tables([self.stored[name], delta])
+        self.deltas = {}
+
+    def rows(self, name: str) -> pa.Table:
+        """Give a relation's rows as a user sees them."""
+        relation = self.relations[name]
+        inputs = self._inputs([(name, "rows")])
+        return self.engine.rows(f"SELECT * FROM `{name}__rows`", inputs, relation.rows)
+
+    def check(self, what: str) -> int:
+        """Compare every view with its own SQL over the tables as they are now."""
+        for name, (sql, program) in self.programs.items():
+            bound, read = bind(sql, {n: r for n, r in self.relations.items() if "#" not in n})
+            expected = self.engine.rows(bound, self._inputs([(n, "rows") for n in read]), program.columns)
+            problem = difference(self.rows(name), expected, program.columns, loose=self.engine.name != "spark")
+            assert not problem, f"{what}, view {name} ({program.strategy.value}): {problem}\n{sql}"
+            self._check_no_negative(name, what)
+        return len(self.programs)
+
+    def _check_no_negative(self, name: str, what: str) -> None:
+        relation = self.relations[name]
+        keys = relation.key if relation.final else tuple(c.name for c in relation.columns)
+        by = ", ".join(f"`{key}`" for key in keys)
+        sql = f"SELECT sum(`{WEIGHT}`) AS w FROM `s` " + (f"GROUP BY {by}" if by else "")
+        inputs = {"s": Rows(self.stored[name], signed(relation.columns))}
+        negative = self.engine.rows(f"SELECT w FROM ({sql}) WHERE w < 0", inputs, [Column("w", types.BIGINT)])
+        assert not negative.num_rows, f"{what}, view {name}: rows with negative weight"
+
+    def _add(self, relation: Relation) -> None:
+        self.relations[relation.name] = relation
+        self.stored[relation.name] = _table(signed(relation.columns), [])
+
+    def _delta(self, step: Step, program: Program) -> pa.Table | None:
+        changed = frozenset(self.deltas)
+        if program.strategy is Strategy.FULL:
+            return self._difference(step) if changed & {name for name, _ in step.initial_reads} else None
+        sql = step.delta_sql(changed)
+        return None if sql is None else self._run(sql, step.delta_reads(changed), step.target)
+
+    def _difference(self, step: Step) -> pa.Table:
+        """Recompute a view and keep only what differs."""
+        fresh = self._run(step.initial, step.initial_reads, step.target)
+        columns = ", ".join(f"`{c.name}`" for c in step.target.columns)
+        sql = (
+            f"SELECT {columns}, sum(w) AS `{WEIGHT}` FROM (SELECT {columns}, `{WEIGHT}` AS w FROM `fresh` UNION ALL "
+            f"SELECT {columns}, -`{WEIGHT}` AS w FROM `kept`) GROUP BY {columns} HAVING sum(w) <> 0"
+        )
+        shape = signed(step.target.columns)
+        return self.engine.rows(
+            sql, {"fresh": Rows(fresh, shape), "kept": Rows(self.stored[step.target.name], shape)}, shape
+        )
+
+    def _run(self, sql: str, reads: Iterable[tuple[str, Role]], target: Relation) -> pa.Table:
+        return self.engine.rows(sql, self._inputs(reads), signed(target.columns))
+
+    def _inputs(self, reads: Iterable[tuple[str, Role]]) -> dict[str, Input]:
+        found: dict[str, Input] = {}
+        for name, role in reads:
+            self._role(name, role, found)
+        return found
+
+    def _role(self, name: str, role: Role, found: dict[str, Input]) -> None:
+        relation = self.relations[name]
+        shape = signed(relation.columns)
+        delta = self.deltas.get(name, _table(shape, []))
+
+        def stored(which: str) -> str:
+            key = f"{name}__stored_{which}"
+            tables = {"old": [self.stored[name]], "new": [self.stored[name], delta], "delta": [delta]}[which]
+            found[key] = Rows(pa.concat_tables(tables), shape)
+            return key
+
+        key = f"{name}__{role}"
+        if role in ("old", "new", "rows"):
+            base = stored("old" if role == "old" else "new")
+            found[key] = Derived(rows_sql(relation, f"`{base}`", signed=role != "rows"), (base,))
+        elif role == "delta" and relation.final is None:
+            found[key] = Rows(delta, shape)
+        elif role == "delta":
+            found[key] = Derived(rows_delta_sql(relation), (stored("delta"), stored("old")))
+
+
+def signed(columns: Sequence[Column]) -> tuple[Column, ...]:
+    """Give these columns with `_weight` behind them."""
+    return (*columns, Column(WEIGHT, types.BIGINT))
+
+
+def _table(columns: Sequence[Column], rows: Sequence[Row]) -> pa.Table:
+    arrays = [pa.array([row[i] for row in rows], types.to_arrow(c.type)) for i, c in enumerate(columns)]
+    return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
+
+def difference(mine: pa.Table, theirs: pa.Table, columns: Sequence[Column], *, loose: bool) -> str:
+    """Say how two bags differ, or ''. Doubles may differ by 1e-9; `loose` lets decimals differ in their last digit."""
+    near = [
+        i for i, c in enumerate(columns) if c.type.name in types.FLOATS or (loose and isinstance(c.type, types.Decimal))
+    ]
+    groups: dict[Row, list[Row]] = defaultdict(list)
+    for row in _rows(theirs):
+        groups[_exact(row, near)].append(row)
+    for row in _rows(mine):
+        candidates = groups[_exact(row, near)]
+        match = next((i for i, other in enumerate(candidates) if _alike(row, other, near, columns)), None)
+        if match is None:
+            return f"unexpected row {row}; the query has {candidates[:3]} there, {theirs.num_rows} rows in all"
+        candidates.pop(match)
+    missing = [row for rows in groups.values() for row in rows]
+    return f"missing rows {missing[:3]}; there are {mine.num_rows} of {theirs.num_rows}" if missing else ""
+
+
+def _rows(table: pa.Table) -> list[Row]:
+    columns = [table.column(i).to_pylist() for i in range(table.num_columns)]
+    return list(zip(*columns, strict=True)) if columns else []
+
+
+def _exact(row: Row, near: list[int]) -> Row:
+    return tuple(repr(value) for i, value in enumerate(row) if i not in near)
+
+
+def _alike(row: Row, other: Row, near: list[int], columns: Sequence[Column]) -> bool:
+    return all(_close(row[i], other[i], columns[i]) for i in near)
+
+
+def _close(mine: object, theirs: object, column: Column) -> bool:
+    if mine is None or theirs is None:
+        return mine is theirs
+    assert isinstance(mine, (float, Decimal)), column
+    assert isinstance(theirs, (float, Decimal)), column
+    a, b = float(mine), float(theirs)
+    if math.isnan(a) or math.isnan(b) or math.isinf(a) or math.isinf(b):
+        return (math.isnan(a) and math.isnan(b)) or a == b
+    step = 1.01 * 10.0**-column.type.scale if isinstance(column.type, types.Decimal) else 1e-9
+    return math.isclose(a, b, rel_tol=1e-9, abs_tol=step)

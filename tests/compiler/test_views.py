@@ -1,0 +1,231 @@
+"""Views of every supported shape follow their tables; what is not supported is recomputed, and says so."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runnel.compiler import bind, compile_view, program_from_json, program_to_json
+from runnel.errors import Terminal
+from runnel.model.program import Strategy
+from tests.compiler.harness import Maintained
+
+if TYPE_CHECKING:
+    from runnel.engine.duckdb import DuckDbEngine
+    from runnel.model.relation import Relation
+    from tests.compiler.harness import Batch, Row
+
+    Shop = dict[str, Relation]
+
+LINEAR = [
+    "SELECT * FROM orders",
+    "SELECT o.*, c.region FROM orders o JOIN customers c USING (cid)",
+    "SELECT cid, id, region FROM orders JOIN customers USING (cid) WHERE orders.cid = customers.cid",
+    "SELECT cid, id, region FROM orders NATURAL JOIN customers",
+    "SELECT * EXCEPT (note, rate) FROM orders",
+    "SELECT shop.orders.id, orders.cid AS c FROM shop.orders, customers WHERE orders.cid = customers.cid",
+    "SELECT a.id, b.id AS other FROM orders a JOIN orders b ON a.cid = b.cid AND a.id < b.id",
+    "SELECT o.id, i.qty, c.region FROM customers c, items i, orders o WHERE i.oid = o.id AND c.cid <=> o.cid",
+    "SELECT (o.id) AS n, c.region FROM (orders o JOIN customers c ON o.cid = c.cid)",
+    "SELECT id, amount AS a, a * 2 AS b FROM orders",
+    "SELECT info.colour, i.info.size AS s FROM items i WHERE info.size > 1",
+    "SELECT id AS n FROM orders UNION ALL SELECT cid FROM customers UNION ALL SELECT qty * 0.5 FROM items",
+    "SELECT n, count(*) AS c FROM (SELECT id AS n FROM orders UNION ALL SELECT cid FROM customers) u GROUP BY n",
+    "SELECT u.n, o.amount FROM (SELECT cid AS n FROM customers UNION ALL SELECT oid FROM items) u JOIN orders o ON o.id = u.n",
+    "SELECT DISTINCT region FROM customers",
+    "SELECT region FROM customers UNION SELECT note FROM orders",
+    "SELECT cid FROM orders GROUP BY cid",
+    "SELECT cid % 2 AS odd, count(*) AS n FROM orders GROUP BY cid % 2",
+    "SELECT cid AS c, sum(amount) AS s FROM orders GROUP BY c",
+    "SELECT cid AS c, note, count(note) AS n FROM orders GROUP BY ALL",
+    "SELECT sum(amount) AS s, cid FROM orders GROUP BY 2",
+    "SELECT sum(amount) AS s FROM orders GROUP BY cid",
+    "SELECT cid AS a, cid AS b, count(*) AS n FROM orders GROUP BY cid",
+    "SELECT count(*) AS n, count(cid, note) AS m, sum(rate) AS r, avg(rate) AS v FROM orders",
+    "SELECT sum(amount) FILTER (WHERE note = 'x') AS x, sum(CASE WHEN cid > 1 THEN amount END) AS y FROM orders",
+    "SELECT cid, avg(amount) AS a, stddev(amount) AS d, var_pop(cid) AS v, mean(id) AS m, std(id) AS t FROM orders GROUP BY cid",
+    "SELECT cid, sum(amount) / count(*) AS mean FROM orders GROUP BY cid",
+    "SELECT cid, sum(amount) AS s FROM orders GROUP BY cid HAVING count(*) > 1 AND s > 2",
+    "SELECT c.region, t.s FROM customers c JOIN (SELECT cid, sum(amount) AS s FROM orders GROUP BY cid) t ON c.cid = t.cid",
+    "SELECT o.id, t.n FROM orders o CROSS JOIN (SELECT count(*) AS n FROM orders) t",
+    "SELECT n, count(*) AS k FROM (SELECT cid, count(*) AS n FROM orders GROUP BY cid) GROUP BY n",
+    "WITH a AS (SELECT cid, count(*) AS n FROM orders GROUP BY cid), b (x, y) AS (SELECT * FROM a) "
+    "SELECT p.x, q.y FROM b p JOIN b q ON p.x = q.x",
+    "SELECT id FROM orders ORDER BY id",
+    "SELECT id FROM orders WHERE false",
+]
+
+FULL = {
+    "SELECT max(id) AS m FROM orders": "RUNNEL-FULL-AGGREGATE",
+    "SELECT count(DISTINCT cid) AS n FROM orders": "RUNNEL-FULL-DISTINCT-AGGREGATE",
+    "SELECT o.id, c.region FROM orders o LEFT JOIN customers c ON o.cid = c.cid": "RUNNEL-FULL-OUTER-JOIN",
+    "SELECT o.id FROM orders o LEFT SEMI JOIN customers c ON o.cid = c.cid": "RUNNEL-FULL-SEMI-JOIN",
+    "SELECT id FROM orders WHERE cid IN (SELECT cid FROM customers)": "RUNNEL-FULL-SUBQUERY",
+    "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.cid = o.cid)": "RUNNEL-FULL-SUBQUERY",
+    "SELECT id, (SELECT max(cid) FROM customers) AS m FROM orders": "RUNNEL-FULL-SUBQUERY",
+    "SELECT id, row_number() OVER (PARTITION BY cid ORDER BY id) AS n FROM orders": "RUNNEL-FULL-WINDOW",
+    "SELECT id FROM orders ORDER BY id LIMIT 2": "RUNNEL-FULL-LIMIT",
+    "SELECT cid FROM orders EXCEPT SELECT cid FROM customers": "RUNNEL-FULL-EXCEPT",
+    "SELECT 1 AS one": "RUNNEL-FULL-VALUES",
+    "SELECT cid, note, count(*) AS n FROM orders GROUP BY ROLLUP (cid, note)": "RUNNEL-FULL-GROUPING-SETS",
+    "SELECT sum(CAST(amount AS DECIMAL(38,2))) AS s FROM orders": "RUNNEL-FULL-AGGREGATE-TYPE",
+}
+
+START: Batch = {
+    "shop.orders": [
+        ((1, 1, Decimal("2.50"), 0.1, "x"), 1),
+        ((2, 1, None, float("nan"), None), 1),
+        ((3, None, Decimal("-1.00"), None, "y"), 1),
+    ],
+    "customers": [((1, "north"), 2), ((2, "south"), 1), ((None, None), 1)],
+    "items": [((1, 1, 2, Decimal("1.125"), {"colour": "red", "size": 2}), 1)],
+}
+BATCHES: list[Batch] = [
+    {
+        "shop.orders": [((2, 1, None, float("nan"), None), -1), ((2, 2, Decimal("7.00"), 0.2, "x"), 1)],
+        "customers": [((2, "south"), 1)],
+    },
+    {"customers": [((1, "north"), -2), ((None, None), -1)], "items": [((2, 3, 5, None, None), 3)]},
+    {"shop.orders": [(row, -1) for row in ((1, 1, Decimal("2.50"), 0.1, "x"), (2, 2, Decimal("7.00"), 0.2, "x"))]},
+    {"shop.orders": [((3, None, Decimal("-1.00"), None, "y"), -1)], "customers": [((2, "south"), -2)]},
+]
+
+
+def follow(engine: DuckDbEngine, shop: Shop, sql: str) -> Strategy:
+    state = Maintained(engine, list(shop.values()))
+    state.apply(START)
+    program = state.define("v", sql)
+    state.check("start")
+    for number, batch in enumerate(BATCHES, 1):
+        state.apply(batch)
+        state.check(f"batch {number}")
+    return program.strategy
+
+
+@pytest.mark.parametrize("sql", LINEAR)
+def test_a_linear_view_follows_its_tables(engine: DuckDbEngine, shop: Shop, sql: str) -> None:
+    assert follow(engine, shop, sql) is Strategy.LINEAR
+
+
+@pytest.mark.parametrize("sql", FULL)
+def test_what_is_not_linear_is_recomputed_and_says_why(engine: DuckDbEngine, shop: Shop, sql: str) -> None:
+    assert follow(engine, shop, sql) is Strategy.FULL
+    program = compile_view("v", sql, shop, engine.analyse)
+    assert not program.incremental
+    assert program.operators[0].code == FULL[sql]
+    with pytest.raises(Terminal) as caught:
+        compile_view("v", sql, shop, engine.analyse, mode="incremental")
+    assert caught.value.code == "RUNNEL-VIEW-NOT-INCREMENTAL"
+    assert FULL[sql] in caught.value.message
+
+
+def test_mode_full_recomputes_even_a_linear_view(engine: DuckDbEngine, shop: Shop) -> None:
+    program = compile_view("v", "SELECT id FROM orders", shop, engine.analyse, mode="full")
+    assert program.strategy is Strategy.FULL
+    assert program.steps[-1].terms == ()
+
+
+def test_a_view_over_a_view_follows_it(engine: DuckDbEngine, shop: Shop) -> None:
+    state = Maintained(engine, list(shop.values()))
+    state.define("totals", "SELECT cid, sum(amount) AS s, count(*) AS n FROM orders GROUP BY cid")
+    state.define("named", "SELECT region, s FROM totals JOIN customers USING (cid) WHERE n > 0")
+    state.define("count", "SELECT count(*) AS n, sum(s) AS s FROM named")
+    for number, batch in enumerate([START, *BATCHES], 1):
+        state.apply(batch)
+        state.check(f"batch {number}")
+
+
+def test_a_global_aggregate_has_one_row_over_nothing(engine: DuckDbEngine, shop: Shop) -> None:
+    state = Maintained(engine, list(shop.values()))
+    state.define("v", "SELECT count(*) AS n, sum(amount) AS s, avg(amount) AS a FROM orders")
+    assert state.rows("v").to_pylist() == [{"n": 0, "s": None, "a": None}]
+    state.apply(START)
+    assert state.rows("v").to_pylist() == [{"n": 3, "s": Decimal("1.50"), "a": Decimal("0.750000")}]
+
+
+def test_a_star_over_using_shows_the_joined_column_first_and_once(engine: DuckDbEngine, shop: Shop) -> None:
+    """Spark's order; DuckDB leaves the column where it stood, so only the names are looked at."""
+    context = "SELECT * FROM (SELECT id, cid FROM orders) o JOIN customers c USING (cid)"
+    program = compile_view("v", context, shop, engine.analyse)
+    assert [c.name for c in program.columns] == ["cid", "id", "region"]
+
+
+def test_terms_telescope_and_start_from_the_change(engine: DuckDbEngine, shop: Shop) -> None:
+    sql = "SELECT o.id, i.qty FROM orders o JOIN customers c ON o.cid = c.cid JOIN items i ON i.oid = o.id"
+    step = compile_view("v", sql, shop, engine.analyse).steps[-1]
+    roles = [dict(sorted(term.reads)) for term in step.terms]
+    assert roles == [
+        {"customers": "old", "items": "old", "shop.orders": "delta"},
+        {"customers": "delta", "items": "old", "shop.orders": "new"},
+        {"customers": "new", "items": "delta", "shop.orders": "new"},
+    ]
+    for term in step.terms:
+        first = term.sql.split("FROM ")[1].split()[0]
+        assert first.startswith("`") and first.endswith("__delta`"), term.sql
+    assert step.delta_sql(frozenset({"other"})) is None
+    assert step.delta_reads(frozenset({"items"})) == step.terms[2].reads
+
+
+def test_equal_stages_of_a_view_are_kept_once(engine: DuckDbEngine, shop: Shop) -> None:
+    sql = "WITH a AS (SELECT cid, count(*) AS n FROM orders GROUP BY cid) SELECT p.n FROM a p JOIN a q ON p.n = q.n"
+    assert [step.target.name for step in compile_view("v", sql, shop, engine.analyse).steps] == ["v#1", "v"]
+
+
+def test_doubles_neither_drift_nor_stay_poisoned(engine: DuckDbEngine, shop: Shop) -> None:
+    state = Maintained(engine, list(shop.values()))
+    state.define("v", "SELECT sum(rate) AS s FROM orders WHERE note = 'a'")
+    extreme = [1e26, 1e17, 0.1, 1e-9, float("nan"), float("inf"), 123456.789]
+    for i, value in enumerate(extreme):
+        state.apply({"shop.orders": [((i, 1, None, value, "a"), 1)]})
+    state.apply({"shop.orders": [((99, 1, None, 1e-9, "a"), 1)]})
+    for i, value in enumerate(extreme):
+        state.apply({"shop.orders": [((i, 1, None, value, "a"), -1)]})
+    assert state.rows("v").to_pylist() == [{"s": 1e-9}]
+
+
+def test_both_dialects_of_a_final_row_agree(engine: DuckDbEngine, shop: Shop) -> None:
+    """The lake's own views run the DuckDB form; the engine transpiles the Spark form."""
+    state = Maintained(engine, list(shop.values()))
+    sql = "SELECT note, sum(amount) AS s, avg(amount) AS a, avg(cid) AS b, stddev(amount) AS d, sum(rate) AS r, count(cid) AS n FROM orders GROUP BY note"
+    relation = state.define("v", sql).relation
+    rows: list[tuple[Row, int]] = [
+        ((i, i % 4, Decimal(7 * i - 30).scaleb(-2), i / 3, "ab"[i % 2]), 1) for i in range(20)
+    ]
+    state.apply({"shop.orders": rows})
+    assert relation.final is not None
+    connection = engine._connection.cursor()
+    connection.register("stored", state.stored["v"])
+    sums = ", ".join(f'sum("{name}") AS "{name}"' for name in (*relation.partial_sums, "_weight"))
+    finals = ", ".join(
+        f'{sql} AS "{c.name}"' for sql, c in zip(relation.final.duckdb, relation.final.columns, strict=True)
+    )
+    found = connection.execute(
+        f"SELECT {finals} FROM (SELECT note, {sums} FROM stored GROUP BY note) ORDER BY 1"
+    ).fetchall()
+    mine = sorted(tuple(row.values()) for row in state.rows("v").to_pylist())
+    assert found == mine
+    kinds = [str(kind) for _, kind, *_ in connection.description or []]
+    assert kinds == ["VARCHAR", "DECIMAL(22,2)", "DECIMAL(16,6)", "DOUBLE", "DOUBLE", "DOUBLE", "BIGINT"]
+
+
+def test_a_program_survives_json(engine: DuckDbEngine, shop: Shop) -> None:
+    program = compile_view("v", "SELECT cid, avg(amount) + 1 AS a FROM orders GROUP BY cid", shop, engine.analyse)
+    assert program_from_json(program_to_json(program)) == program
+
+
+def test_binding_changes_nothing_but_table_names(shop: Shop) -> None:
+    sql = "/* all */ SELECT shop.orders.id -- orders\nFROM shop.orders WHERE note = 'FROM orders' AND cid IN (SELECT cid FROM Customers c)"
+    bound, read = bind(sql, shop)
+    assert bound == (
+        "/* all */ SELECT orders.id -- orders\nFROM `shop.orders__rows` AS orders "
+        "WHERE note = 'FROM orders' AND cid IN (SELECT cid FROM `customers__rows` c)"
+    )
+    assert read == {"shop.orders", "customers"}
+
+
+def test_a_cte_hides_a_table_of_its_name_but_not_inside_itself(shop: Shop) -> None:
+    bound, read = bind("WITH orders AS (SELECT * FROM orders) SELECT * FROM orders", shop)
+    assert bound == "WITH orders AS (SELECT * FROM `shop.orders__rows` AS orders) SELECT * FROM orders"
+    assert read == {"shop.orders"}
