@@ -1,0 +1,66 @@
+"""What an engine is: something that runs Spark-dialect SQL over named inputs. It returns rows or files and publishes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    import pyarrow as pa
+
+    from runnel.model.relation import Column
+
+
+@dataclass(frozen=True)
+class Files:
+    """Parquet files with these columns (`_weight` included where they hold signed rows); no files: no rows."""
+
+    paths: tuple[str, ...]
+    columns: tuple[Column, ...]
+    rows: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the driver's memory; small by contract."""
+
+    table: pa.Table
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True)
+class Derived:
+    """An input defined by SQL over other inputs of the same run."""
+
+    sql: str
+    reads: tuple[str, ...]
+
+
+Input = Files | Rows | Derived
+
+
+class Engine(Protocol):
+    """Runs programs. `inputs` maps each backquoted name of the SQL (without its backquotes) to where its rows are."""
+
+    name: str
+
+    def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
+        """Give the columns of a query's result without running it; raise `Terminal` if the query is wrong."""
+        ...
+
+    def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
+        """Run a query whose result is small and bring it to the driver, cast to `columns` where given."""
+        ...
+
+    def write(
+        self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
+    ) -> list[str]:
+        """Run a query and write its result as Parquet files below `folder`, clustered by `order`; give the paths."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what this engine started."""
+        ...

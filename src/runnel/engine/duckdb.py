@@ -1,0 +1,241 @@
+"""The second engine: the same programs on DuckDB, for tests that want thousands of runs a minute.
+
+Spark's SQL is transpiled; where the two disagree on types (sums of integers, averages of decimals) the wider number is cast to
+what the caller asked for. Each call works on a cursor of its own, so that threads do not see each other's inputs.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pyarrow.dataset as pads
+import pyarrow.parquet as pq
+
+from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.dialect import to_duckdb
+from runnel.errors import Terminal
+from runnel.model import types
+from runnel.model.relation import Column
+from runnel.model.types import Array, Decimal, Map, Struct, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from runnel.engine.base import Input
+
+_NAMES = {
+    "string": "VARCHAR",
+    "binary": "BLOB",
+    "timestamp": "TIMESTAMPTZ",
+    "timestamp_ntz": "TIMESTAMP",
+    "int": "INTEGER",
+}
+_BACK = {
+    "VARCHAR": "string",
+    "BLOB": "binary",
+    "TIMESTAMP WITH TIME ZONE": "timestamp",
+    "TIMESTAMP": "timestamp_ntz",
+    "TIMESTAMP_S": "timestamp_ntz",
+    "TIMESTAMP_MS": "timestamp_ntz",
+    "TIMESTAMP_NS": "timestamp_ntz",
+    "INTEGER": "int",
+    "HUGEINT": "bigint",
+    "UBIGINT": "bigint",
+    "UINTEGER": "bigint",
+    "USMALLINT": "int",
+    "UTINYINT": "smallint",
+    "FLOAT": "float",
+    '"NULL"': "int",
+    "NULL": "int",
+}
+
+
+class DuckDbEngine:
+    """Runs programs in this process. `memory_limit` is DuckDB's, such as "1GB"."""
+
+    name = "duckdb"
+
+    def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
+        """Start an in-memory database."""
+        self._connection = duckdb.connect()
+        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        self._lock = threading.Lock()
+        if memory_limit is not None:
+            self._connection.execute(f"SET memory_limit = '{memory_limit}'")
+        if threads is not None:
+            self._connection.execute(f"SET threads = {threads}")
+
+    def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
+        """Give the columns of a query's result without running it; raise `Terminal` if the query is wrong."""
+        cursor = self._cursor()
+        try:
+            for name, columns in tables.items():
+                _register_empty(cursor, name, columns)
+            return _describe(cursor, to_duckdb(sql))
+        except duckdb.Error as error:
+            raise _wrong(error) from error
+        finally:
+            cursor.close()
+
+    def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
+        """Run a query and bring its result to the driver, cast to `columns` where given."""
+        cursor = self._cursor()
+        try:
+            for name in _in_order(inputs):
+                _register(cursor, name, inputs[name])
+            return _fetch(cursor, to_duckdb(sql), columns)
+        except duckdb.Error as error:
+            raise _wrong(error) from error
+        finally:
+            cursor.close()
+
+    def write(
+        self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
+    ) -> list[str]:
+        """Run a query and write its result as one Parquet file below `folder`; give its path, or none for no rows."""
+        columns = [Column(field.name, types.from_arrow(field.type)) for field in schema]
+        table = self.rows(sql, inputs, columns)
+        if not table.num_rows:
+            return []
+        if order:
+            table = table.sort_by([(name, "ascending") for name in order])
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
+        pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path)
+        return [str(path)]
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._connection.close()
+
+    def _cursor(self) -> duckdb.DuckDBPyConnection:
+        with self._lock:
+            return self._connection.cursor()
+
+
+def type_name(type_: Type) -> str:
+    """Write a type as DuckDB calls it."""
+    match type_:
+        case Decimal(_, precision, scale):
+            return f"DECIMAL({precision},{scale})"
+        case Array(_, element):
+            return f"{type_name(element)}[]"
+        case Map(_, key, value):
+            return f"MAP({type_name(key)}, {type_name(value)})"
+        case Struct(_, fields):
+            return "STRUCT(" + ", ".join(f"{_quoted(name)} {type_name(field)}" for name, field in fields) + ")"
+        case _:
+            return _NAMES.get(type_.name, type_.name.upper())
+
+
+def _describe(cursor: duckdb.DuckDBPyConnection, sql: str) -> tuple[Column, ...]:
+    empty = cursor.execute(f"SELECT * FROM ({sql}) LIMIT 0")
+    described = empty.description or []
+    return tuple(Column(str(name), _type(str(kind))) for name, kind, *_ in described)
+
+
+def _type(text: str) -> Type:
+    if text.endswith("[]"):
+        return Array("array", _type(text[:-2]))
+    if text.startswith("STRUCT("):
+        return Struct("struct", tuple((name, _type(kind)) for name, kind in _fields(text[7:-1])))
+    if text.startswith("MAP("):
+        key, value = _split(text[4:-1])
+        return Map("map", _type(key), _type(value))
+    return types.parse(_BACK.get(text, text))
+
+
+def _fields(text: str) -> Iterator[tuple[str, str]]:
+    for part in _split(text):
+        if part.startswith('"'):
+            name, _, kind = part[1:].partition('" ')
+        else:
+            name, _, kind = part.partition(" ")
+        yield name, kind
+
+
+def _split(text: str) -> list[str]:
+    """Split at the commas outside of any bracket."""
+    parts, depth, start = [], 0, 0
+    for at, character in enumerate(text):
+        depth += (character == "(") - (character == ")")
+        if character == "," and not depth:
+            parts.append(text[start:at].strip())
+            start = at + 1
+    return [*parts, text[start:].strip()]
+
+
+def _in_order(inputs: Mapping[str, Input]) -> list[str]:
+    """Put inputs behind those they are derived from."""
+    done: dict[str, None] = {}
+
+    def visit(name: str) -> None:
+        item = inputs[name]
+        for other in item.reads if isinstance(item, Derived) else ():
+            if other not in done:
+                visit(other)
+        done[name] = None
+
+    for name in inputs:
+        if name not in done:
+            visit(name)
+    return list(done)
+
+
+def _register(cursor: duckdb.DuckDBPyConnection, name: str, item: Input) -> None:
+    match item:
+        case Derived(sql, _):
+            cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS {to_duckdb(sql)}")
+        case Rows(table, columns):
+            _register_arrow(cursor, name, table, columns)
+        case Files(paths, columns) if paths:
+            _register_arrow(cursor, name, pads.dataset(list(paths), schema=_schema(columns), format="parquet"), columns)
+        case Files(_, columns):
+            _register_empty(cursor, name, columns)
+
+
+def _register_arrow(
+    cursor: duckdb.DuckDBPyConnection, name: str, source: pa.Table | pads.Dataset, columns: tuple[Column, ...]
+) -> None:
+    if source.schema.equals(_schema(columns)):
+        cursor.register(name, source)
+        return
+    cursor.register(f"{name} (arrow)", source)
+    cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS SELECT {_casts(columns)} FROM {_quoted(name + ' (arrow)')}")
+
+
+def _register_empty(cursor: duckdb.DuckDBPyConnection, name: str, columns: tuple[Column, ...]) -> None:
+    cursor.register(name, _schema(columns).empty_table())
+
+
+def _fetch(cursor: duckdb.DuckDBPyConnection, sql: str, columns: Sequence[Column] | None) -> pa.Table:
+    wanted = tuple(columns) if columns is not None else _describe(cursor, sql)
+    given = ", ".join(_quoted(f"c{i}") for i in range(len(wanted)))
+    casts = ", ".join(
+        f"CAST({_quoted(f'c{i}')} AS {type_name(c.type)}) AS {_quoted(c.name)}" for i, c in enumerate(wanted)
+    )
+    table = cursor.execute(f"SELECT {casts} FROM ({sql}) AS result({given})").to_arrow_table()
+    return table.cast(_schema(wanted))
+
+
+def _schema(columns: Sequence[Column]) -> pa.Schema:
+    return pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in columns])
+
+
+def _casts(columns: tuple[Column, ...]) -> str:
+    return ", ".join(f"CAST({_quoted(c.name)} AS {type_name(c.type)}) AS {_quoted(c.name)}" for c in columns)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _wrong(error: duckdb.Error) -> Terminal:
+    return Terminal(
+        "RUNNEL-ENGINE-SQL", str(error).splitlines()[0], hint="the query itself is wrong, or a row breaks it"
+    )

@@ -1,0 +1,305 @@
+"""The Spark engine: one tuned, warm session that runs delta programs as SQL over explicit file lists and schemas.
+
+Only the DataFrame API and SQL are used, so a classic session, Spark Connect and a cluster all serve. Temporary views are
+named after what they hold, so an input that did not change since the last epoch is not registered again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import threading
+import uuid
+import warnings
+from collections import OrderedDict
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.fs as pafs
+from pyspark.errors import AnalysisException, PySparkException
+from pyspark.sql import SparkSession
+from pyspark.sql.types import StructField, StructType, _parse_datatype_string
+
+from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.java import ensure_java
+from runnel.errors import RunnelError, Terminal, Unreachable
+from runnel.model import types
+from runnel.model.program import quote
+from runnel.model.relation import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from pyspark.sql import DataFrame
+
+    from runnel.engine.base import Input
+
+SESSION = {
+    "spark.ui.enabled": "false",
+    "spark.log.level": "ERROR",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.memory": "4g",
+    "spark.driver.maxResultSize": "1g",
+    "spark.sql.warehouse.dir": "${java.io.tmpdir}/runnel-warehouse",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
+}
+TUNING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.parquet.compression.codec": "zstd",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.adaptive.coalescePartitions.minPartitionSize": "4m",
+    "spark.sql.autoBroadcastJoinThreshold": "32m",
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.sql.caseSensitive": "false",
+}
+KEPT_INPUTS = 400
+
+# Spark's Python side prints whole Java stacks of errors that we catch and say in one sentence.
+logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
+logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
+warnings.filterwarnings("ignore", message=".*PySpark does not yet fully support pandas.*")
+
+
+class SparkEngine:
+    """Runs programs on Spark; starts a local session on first use unless one is given."""
+
+    name = "spark"
+
+    def __init__(
+        self,
+        spark: SparkSession | None = None,
+        *,
+        master: str = "local[*]",
+        remote: str | None = None,
+        conf: Mapping[str, str] | None = None,
+    ) -> None:
+        """Keep the settings; nothing is started yet."""
+        self._given = spark
+        self._master, self._remote, self._conf = master, remote, dict(conf or {})
+        self._session: SparkSession | None = None
+        self._registered: OrderedDict[str, None] = OrderedDict()
+        self._lock = threading.RLock()
+
+    @property
+    def session(self) -> SparkSession:
+        """The session, started on first use."""
+        with self._lock:
+            if self._session is None:
+                self._session = self._isolated(self._given) if self._given else self._start()
+            return self._session
+
+    def _start(self) -> SparkSession:
+        builder: Any = SparkSession.builder.appName("runnel")
+        if self._remote:
+            builder = builder.remote(self._remote)
+        else:
+            ensure_java()
+            builder = builder.master(self._master)
+            for key, value in SESSION.items():
+                builder = builder.config(key, value)
+        for key, value in {**TUNING, **self._conf}.items():
+            builder = builder.config(key, value)
+        try:
+            spark: SparkSession = builder.getOrCreate()
+            if not self._remote:
+                spark.sparkContext.setLogLevel("ERROR")
+                if "spark.sql.shuffle.partitions" not in self._conf:
+                    spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
+        except Exception as error:
+            raise Unreachable(
+                "RUNNEL-SPARK-UNREACHABLE",
+                f"Spark did not start: {_first_line(error)}",
+                hint="check [spark] in runnel.toml, and that Java 17 or newer is there",
+            ) from error
+        return spark
+
+    def _isolated(self, spark: SparkSession) -> SparkSession:
+        """Give a session of our own beside the user's, so that neither sees the other's settings and views."""
+        try:
+            own = spark.newSession()
+        except (NotImplementedError, AttributeError, PySparkException):
+            own = spark
+        for key, value in {**TUNING, **self._conf}.items():
+            if key.startswith("spark.sql.") and own.conf.isModifiable(key):
+                own.conf.set(key, value)
+        return own
+
+    def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
+        """Give the columns of a query's result without running it."""
+        with _spoken(sql):
+            names = {name: self._register_empty(columns) for name, columns in tables.items()}
+            schema = self.session.sql(_substitute(sql, names)).schema
+        return tuple(Column(field.name, types.parse(field.dataType.simpleString())) for field in schema.fields)
+
+    def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
+        """Run a query and bring its result to the driver."""
+        with _spoken(sql):
+            table = self._frame(sql, inputs).toArrow()
+        return cast_table(table, columns) if columns is not None else table
+
+    def frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
+        """Give a query as a DataFrame, for callers who go on in Spark."""
+        with _spoken(sql):
+            return self._frame(sql, inputs)
+
+    def write(
+        self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
+    ) -> list[str]:
+        """Run a query and write its result as Parquet, clustered by `order`."""
+        target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
+        with _spoken(sql):
+            frame = self._frame(sql, inputs).to(spark_schema(schema))
+            if order:
+                frame = frame.repartitionByRange(*[quote(c) for c in order]).sortWithinPartitions(
+                    *[quote(c) for c in order]
+                )
+            options = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "parquet.block.size": str(16 << 20)}
+            frame.write.options(**options).parquet(target)
+        return _parquet_files(target)
+
+    def close(self) -> None:
+        """Stop the session if this engine started it."""
+        with self._lock:
+            if self._session is not None and self._given is None:
+                self._session.stop()
+            self._session = None
+            self._registered.clear()
+
+    def _frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
+        return self.session.sql(self._resolved(sql, inputs))
+
+    def _resolved(self, sql: str, inputs: Mapping[str, Input]) -> str:
+        names = {name: self._register(inputs[name], inputs) for name in _named(sql) if name in inputs}
+        return _substitute(sql, names)
+
+    def _register(self, source: Input, inputs: Mapping[str, Input]) -> str:
+        match source:
+            case Files(paths=()):
+                return self._register_empty(source.columns)
+            case Files(paths=paths, columns=columns):
+                schema = _ddl(columns)
+                return self._once("f", (schema, *paths), lambda: self.session.read.schema(schema).parquet(*paths))
+            case Rows(table=table, columns=columns):
+                if table.num_rows == 0:
+                    return self._register_empty(columns)
+                return self._once("m", (uuid.uuid4().hex,), lambda: self._local(table, columns))
+            case Derived(sql=sql):
+                text = self._resolved(sql, inputs)
+                return self._once("d", (text,), lambda: self.session.sql(text))
+        raise TypeError(source)
+
+    def _local(self, table: pa.Table, columns: tuple[Column, ...]) -> DataFrame:
+        exact = cast_table(table, columns)
+        return self.session.createDataFrame(exact, schema=spark_schema(exact.schema))
+
+    def _register_empty(self, columns: tuple[Column, ...]) -> str:
+        schema = _ddl(columns)
+        return self._once("e", (schema,), lambda: self.session.createDataFrame([], schema))
+
+    def _once(self, letter: str, identity: tuple[str, ...], make: Any) -> str:
+        digest = hashlib.sha1("\0".join(identity).encode(), usedforsecurity=False).hexdigest()
+        name = f"runnel_{letter}_{digest}"
+        with self._lock:
+            if name in self._registered:
+                self._registered.move_to_end(name)
+                return name
+        make().createOrReplaceTempView(name)
+        with self._lock:
+            self._registered[name] = None
+            forgotten = [self._registered.popitem(last=False)[0] for _ in range(len(self._registered) - KEPT_INPUTS)]
+        for old in forgotten:
+            self.session.catalog.dropTempView(old)
+        return name
+
+
+_NAMED = re.compile(r"`((?:[^`]|``)+)`")
+
+
+def _named(sql: str) -> set[str]:
+    return {found.replace("``", "`") for found in _NAMED.findall(sql)}
+
+
+def _substitute(sql: str, names: Mapping[str, str]) -> str:
+    def replace(match: re.Match[str]) -> str:
+        name = names.get(match.group(1).replace("``", "`"))
+        return f"`{name}`" if name else match.group()
+
+    return _NAMED.sub(replace, sql)
+
+
+def _ddl(columns: Sequence[Column]) -> str:
+    return ", ".join(f"{quote(c.name)} {c.type}" for c in columns)
+
+
+def cast_table(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
+    """Bring an Arrow table to just these columns, in order, with exactly these types."""
+    names = {name.lower(): name for name in table.column_names}
+    arrays = [table.column(names[c.name.lower()]).cast(types.to_arrow(c.type)) for c in columns]
+    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in columns]))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Give the Spark schema of an Arrow one, with Parquet field ids carried over at every level."""
+    return StructType([_spark_field(field) for field in schema])
+
+
+def _spark_field(field: pa.Field) -> StructField:
+    id_ = (field.metadata or {}).get(b"PARQUET:field_id")
+    metadata = {"parquet.field.id": int(id_)} if id_ else None
+    return StructField(field.name, _spark_type(field.type), nullable=True, metadata=metadata)
+
+
+def _spark_type(type_: pa.DataType) -> Any:
+    if pa.types.is_struct(type_):
+        return StructType([_spark_field(field) for field in type_])
+    return _parse_datatype_string(str(types.from_arrow(type_)))
+
+
+def _parquet_files(folder: str) -> list[str]:
+    filesystem, path = pafs.FileSystem.from_uri(folder) if "://" in folder else (pafs.LocalFileSystem(), folder)
+    prefix = folder.split("://", 1)[0] + "://" if "://" in folder else ""
+    found = filesystem.get_file_info(pafs.FileSelector(path, recursive=False))
+    return sorted(prefix + info.path for info in found if info.path.endswith(".parquet"))
+
+
+@contextmanager
+def _spoken(sql: str) -> Iterator[None]:
+    """Turn Spark's exceptions into ours: the query is wrong, a row made it fail, or Spark is gone."""
+    try:
+        yield
+    except RunnelError:
+        raise
+    except AnalysisException as error:
+        raise Terminal("RUNNEL-SQL-WRONG", f"Spark cannot read this query: {_first_line(error)}") from error
+    except PySparkException as error:
+        raise Terminal("RUNNEL-SQL-FAILED", f"the query failed: {_first_line(error)}") from error
+    except (ConnectionError, EOFError) as error:
+        raise Unreachable("RUNNEL-SPARK-GONE", f"Spark went away: {_first_line(error)}", hint="start again") from error
+    except Exception as error:
+        text = str(error)
+        if "Py4J" in type(error).__name__ and ("Network" in type(error).__name__ or "SparkContext" in text):
+            raise Unreachable("RUNNEL-SPARK-GONE", "Spark went away", hint="start again") from error
+        if "FileNotFoundException" in text or "FAILED_READ_FILE" in text:
+            raise Terminal("RUNNEL-FILE-MISSING", f"a data file cannot be read: {_first_line(error)}") from error
+        if "No space left" in text:
+            raise Unreachable(
+                "RUNNEL-DISK-FULL", "no space is left on the disk", hint="free some space and start again"
+            ) from error
+        if "Py4J" in type(error).__name__:
+            raise Terminal("RUNNEL-SQL-FAILED", f"the query failed: {_cause(text)}") from error
+        raise
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), type(error).__name__)
+
+
+def _cause(text: str) -> str:
+    found = re.findall(r"Caused by: \S+: (.*)", text) or re.findall(r": (\[[A-Z_.]+\].*)", text)
+    return found[-1].strip() if found else text.strip().splitlines()[0]
