@@ -1,0 +1,159 @@
+"""An epoch of the outside sources, step by step: plan, capture, maintain, commit, deliver, release.
+
+1. plan: per source, the range from the committed position to what is there now, bounded by rows;
+2. capture: read the range and turn it into signed rows, old rows completed from the state as of n-1;
+3. maintain: the change of every view;
+4. commit: one catalog transaction publishes rows, views and positions (steps 3 and 4 stand in `step.take`);
+5. deliver: subscribers and targets are told, from the commit;
+6. release: the source may forget what is committed. Never earlier.
+
+A source that fails is left where it is and reported; the others go on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runnel.errors import RunnelError
+from runnel.failpoints import reach
+from runnel.pipeline.rows_in import to_table
+from runnel.pipeline.step import Change, take
+from runnel.pipeline.transaction import Drafts
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping
+
+    from runnel.connectors.base import ChangeSet, Source
+    from runnel.lake.entries import ViewEntry
+    from runnel.lake.snapshot import Snapshot
+    from runnel.pipeline.runtime import Runtime
+    from runnel.pipeline.step import Taken
+
+OP = "_op"
+
+
+@dataclass
+class Captured:
+    """What an epoch took from the sources: the ends of the ranges, and the errors of sources that could not be read."""
+
+    ends: dict[str, dict[str, Any]] = field(default_factory=dict)
+    errors: dict[str, str] = field(default_factory=dict)
+
+
+def error_note(source: str) -> str:
+    """Name the position entry under which a source's error is kept, so that every process can show it."""
+    return f"{source}#error"
+
+
+def run_epoch(
+    runtime: Runtime,
+    sources: Mapping[str, Source],
+    max_rows: int,
+    choose: Callable[[Snapshot], Iterable[ViewEntry]],
+    deliver: Callable[[Taken], None] | None = None,
+) -> tuple[Taken, Captured]:
+    """Take everything that waits, up to `max_rows` per source, through the six steps."""
+    captured = Captured()
+
+    def build(head: Snapshot) -> Change:
+        captured.ends, captured.errors = {}, {}
+        ranges = plan(head, sources, max_rows, captured)
+        reach("epoch:planned")
+        return capture(runtime, head, sources, ranges, captured)
+
+    taken = take(runtime, build, choose)
+    if taken.published and deliver:
+        deliver(taken)
+    release(sources, captured)
+    return taken, captured
+
+
+def plan(
+    head: Snapshot, sources: Mapping[str, Source], max_rows: int, captured: Captured
+) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
+    """Choose each source's range; one with nothing new is left out, but for the first time: where it starts is kept."""
+    ranges = {}
+    for name, source in sources.items():
+        start = head.positions.get(name) or source.initial_offset()
+        try:
+            end = source.latest_offset(start, max_rows)
+        except RunnelError as error:
+            captured.errors[name] = str(error)
+            continue
+        if end != start or name not in head.positions:
+            ranges[name] = (start, end)
+    return ranges
+
+
+def capture(
+    runtime: Runtime,
+    head: Snapshot,
+    sources: Mapping[str, Source],
+    ranges: Mapping[str, tuple[dict[str, Any], dict[str, Any]]],
+    captured: Captured,
+) -> Change:
+    """Read the ranges into signed rows; each source has drafts of its own, so one that fails takes nothing with it."""
+    whole = Change(transactions=0)
+    for name, (start, end) in ranges.items():
+        drafts = Drafts(runtime, head)
+        count = 0
+        try:
+            for changes in sources[name].read(start, end) if end != start else ():
+                _draft(drafts, name, changes)
+                count += 1
+        except RunnelError as error:
+            captured.errors[name] = str(error)
+            continue
+        whole.signed.update(drafts.change().signed)
+        whole.positions[name] = end
+        whole.transactions += count
+        if end != start:
+            captured.ends[name] = end
+    for name in sources:
+        known = head.positions.get(error_note(name), {}).get("error")
+        now = captured.errors.get(name)
+        if known != now:
+            whole.positions[error_note(name)] = {"error": now}
+    return whole
+
+
+def _draft(drafts: Drafts, source: str, changes: ChangeSet) -> None:
+    """Add one change set to its table's draft; an error says which file or log position it came from."""
+    try:
+        draft = drafts.of(f"{source}.{changes.table}")
+        if changes.signed is not None:
+            draft.apply(to_table(draft.relation, changes.signed, weighted=True))
+        if changes.keyed is not None:
+            _draft_keyed(draft, changes.keyed)
+    except RunnelError as error:
+        if error.place is None and changes.place:
+            error.hint = (
+                f"it comes from {changes.place}; {error.hint}" if error.hint else f"it comes from {changes.place}"
+            )
+        raise
+
+
+def _draft_keyed(draft: Any, keyed: Any) -> None:
+    """Apply upserts and deletes in order, as long runs of one kind with each key at most once."""
+    ops = keyed.column(OP).to_pylist()
+    rows = to_table(draft.relation, keyed.drop_columns([OP]))
+    keys = list(zip(*[rows.column(name).to_pylist() for name in draft.relation.key], strict=True))
+    begin = 0
+    seen: set[Any] = set()
+    for at in range(len(ops) + 1):
+        if at == len(ops) or ops[at] != ops[begin] or keys[at] in seen:
+            run = rows.slice(begin, at - begin)
+            if run.num_rows:
+                draft.upsert(run) if ops[begin] == "upsert" else draft.delete(run.select(list(draft.relation.key)))
+            begin, seen = at, set()
+        if at < len(ops):
+            seen.add(keys[at])
+
+
+def release(sources: Mapping[str, Source], captured: Captured) -> None:
+    """Let the sources forget what is committed."""
+    reach("epoch:before-release")
+    for name, end in captured.ends.items():
+        sources[name].commit(end)
+    reach("epoch:released")

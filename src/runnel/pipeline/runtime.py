@@ -1,0 +1,37 @@
+"""What every step of the pipeline needs at hand: the lake, the engine, and the few settings that shape the work."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from runnel.compiler import program_from_json
+from runnel.lake.expiry import GRACE_SECONDS
+
+if TYPE_CHECKING:
+    from runnel.engine.base import Engine
+    from runnel.lake.entries import ViewEntry
+    from runnel.lake.lake import Lake
+    from runnel.model.program import Program
+
+LARGE = 500_000
+
+
+@dataclass
+class Runtime:
+    """The lake and the engine of one open project; `large` is the row count from which the engine writes, not the driver."""
+
+    lake: Lake
+    engine: Engine
+    keep: int = 100
+    grace: float = GRACE_SECONDS
+    threads: int = 4
+    large: int = LARGE
+    attempts: int = 30
+    programs: dict[str, Program] = field(default_factory=dict)
+
+    def program(self, view: ViewEntry) -> Program:
+        """Give a view's compiled program; parsed once per text."""
+        if view.program not in self.programs:
+            self.programs[view.program] = program_from_json(view.program)
+        return self.programs[view.program]

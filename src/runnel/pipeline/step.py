@@ -1,0 +1,170 @@
+"""One atomic step of the state: base changes, positions and every view that follows them, published together or not at all.
+
+`take` is optimistic. The work is computed on the newest epoch and published on condition that this still is the newest;
+whoever loses that race discards its files and does the work again, in turn, a bounded number of times.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import socket
+import threading
+import time
+import uuid
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from runnel.engine.inputs import Pending
+from runnel.errors import Conflict
+from runnel.failpoints import reach
+from runnel.lake.entries import Commit
+from runnel.pipeline.maintain import maintain
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    import pyarrow as pa
+
+    from runnel.lake.entries import ViewEntry
+    from runnel.lake.snapshot import Snapshot
+    from runnel.pipeline.maintain import ViewResult
+    from runnel.pipeline.runtime import Runtime
+
+TURN = "writer"
+TURN_SECONDS = 30.0
+
+
+@dataclass
+class Change:
+    """What a step does to base tables: signed rows per table, and the source positions they end at."""
+
+    signed: dict[str, pa.Table] = field(default_factory=dict)
+    positions: dict[str, dict[str, Any]] = field(default_factory=dict)
+    transactions: int = 1
+
+
+@dataclass(frozen=True)
+class Taken:
+    """What a step did; `epoch` is the newest epoch after it, also when there was nothing to do."""
+
+    epoch: int
+    published: bool
+    results: tuple[ViewResult, ...] = ()
+    rows_in: int = 0
+
+
+def immediate(head: Snapshot) -> list[ViewEntry]:
+    """Choose the views that follow every epoch."""
+    return [view for view in head.views.values() if view.properties.get("refresh", "immediate") == "immediate"]
+
+
+def take(
+    runtime: Runtime,
+    build: Callable[[Snapshot], Change],
+    choose: Callable[[Snapshot], Iterable[ViewEntry]] = immediate,
+) -> Taken:
+    """Build a change on the newest epoch, maintain the chosen views and publish all of it; on a lost race, again."""
+    owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}:{uuid.uuid4().hex[:6]}"
+    held = False
+    try:
+        for attempt in range(runtime.attempts):
+            if not held:
+                _wait_turn(runtime, owner)
+            try:
+                return _attempt(runtime, build, choose)
+            except Conflict:
+                if attempt + 1 == runtime.attempts:
+                    raise
+                held = held or _take_turn(runtime, owner)
+    finally:
+        if held:
+            runtime.lake.release(TURN, owner)
+    raise AssertionError
+
+
+def _attempt(
+    runtime: Runtime, build: Callable[[Snapshot], Change], choose: Callable[[Snapshot], Iterable[ViewEntry]]
+) -> Taken:
+    pending = Pending()
+    try:
+        begun = time.perf_counter()
+        head = runtime.lake.snapshot()
+        change = build(head)
+        reach("epoch:captured")
+        captured = time.perf_counter()
+        for name, table in change.signed.items():
+            if table.num_rows:
+                pending.add(name, [runtime.lake.write(head.relations[name], table)])
+        reach("epoch:base-written")
+        results = maintain(runtime, head, pending, choose(head))
+        reach("epoch:views-written")
+        maintained = time.perf_counter()
+        rows_in = {name: table.num_rows for name, table in change.signed.items() if table.num_rows}
+        phases = {"capture": _ms(captured - begun), "maintain": _ms(maintained - captured)}
+        commit = _commit(head, change, pending, results, rows_in, phases)
+        if not _worth_publishing(head, commit):
+            return Taken(head.epoch, published=False, results=tuple(results))
+        epoch = runtime.lake.publish(commit)
+    except BaseException:
+        runtime.lake.discard(pending.all())
+        raise
+    return Taken(epoch, published=True, results=tuple(results), rows_in=sum(rows_in.values()))
+
+
+def _commit(
+    head: Snapshot,
+    change: Change,
+    pending: Pending,
+    results: list[ViewResult],
+    rows_in: dict[str, int],
+    phases: dict[str, float],
+) -> Commit:
+    commit = Commit(base=head.epoch)
+    commit.add = pending.all()
+    commit.frontiers = {result.view: None for result in results if result.advanced}
+    commit.errors = {result.view: result.error for result in results if result.error != head.views[result.view].error}
+    commit.positions = {
+        name: position for name, position in change.positions.items() if head.positions.get(name) != position
+    }
+    commit.record = {
+        "rows_in": rows_in,
+        "transactions": change.transactions,
+        "ms": phases,
+        "views": {
+            result.view: {
+                "strategy": result.strategy,
+                "rows": result.rows,
+                "ms": result.milliseconds,
+                **({"error": result.error} if result.error else {}),
+            }
+            for result in results
+        },
+    }
+    return commit
+
+
+def _worth_publishing(head: Snapshot, commit: Commit) -> bool:
+    if commit.add or commit.positions or commit.errors:
+        return True
+    return any(head.views[view].frontier < head.epoch for view in commit.frontiers)
+
+
+def _wait_turn(runtime: Runtime, owner: str) -> None:
+    """Let somebody who lost a race go first; never wait longer than a turn can last."""
+    deadline = time.monotonic() + TURN_SECONDS
+    while time.monotonic() < deadline and runtime.lake.holder(TURN) not in (None, owner):
+        time.sleep(random.uniform(0.005, 0.02))
+
+
+def _take_turn(runtime: Runtime, owner: str) -> bool:
+    deadline = time.monotonic() + TURN_SECONDS
+    while time.monotonic() < deadline:
+        if runtime.lake.acquire(TURN, owner, TURN_SECONDS):
+            return True
+        time.sleep(random.uniform(0.005, 0.02))
+    return False
+
+
+def _ms(seconds: float) -> float:
+    return round(seconds * 1000, 3)

@@ -1,0 +1,308 @@
+"""A project: tables that change, views that follow, and the proof that they are right. See `docs/` for a tour.
+
+Everything here hands over to a room below: transactions and epochs to `pipeline`, reads to `query`, proofs to `verify`.
+"""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from runnel import config, query
+from runnel.connectors import open_source
+from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError
+from runnel.lake.lake import Lake
+from runnel.model.ddl import parse_columns
+from runnel.pipeline import definitions, upkeep
+from runnel.pipeline.runner import Runner, check_source_tables
+from runnel.pipeline.runtime import Runtime
+from runnel.pipeline.transaction import Transaction
+from runnel.project.explain import Explanation, explain
+from runnel.project.history import history
+from runnel.project.relation import RelationHandle, Result
+from runnel.project.status import Status, status
+from runnel.project.subscribe import Subscription
+from runnel.project.sync import sync
+from runnel.verify import Report, verify
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
+    from types import TracebackType
+
+    import pyarrow as pa
+
+    from runnel.config import Config
+    from runnel.connectors.base import Source
+    from runnel.engine.base import Engine, Input
+    from runnel.model.relation import Column
+    from runnel.pipeline.step import Taken
+    from runnel.pipeline.upkeep import Upkept
+
+
+class Project:
+    """One open project; close it, or use it in a `with` block."""
+
+    def __init__(self, folder: Path, settings: Config, lake: Lake, engine: Engine, *, throw_away: bool = False) -> None:
+        """Take over an open lake and an engine; use `runnel.open`, `runnel.create` or `runnel.memory` instead."""
+        self.folder, self.config = folder, settings
+        self.runtime = Runtime(lake, engine, keep=settings.state.keep)
+        self._throw_away = throw_away
+        self._sources: dict[str, Source] | None = None
+        self._subscriptions: list[Subscription] = []
+        self._stop = threading.Event()
+
+    # -- definitions
+
+    def create_table(self, name: str, columns: str, key: list[str] | tuple[str, ...] | None = None) -> RelationHandle:
+        """Create a managed table from Spark DDL, such as `"id BIGINT, cost DECIMAL(12,2)"`."""
+        parsed, declared = parse_columns(columns)
+        definitions.create_table(self.runtime, name, parsed, tuple(key if key is not None else declared))
+        return self.table(name)
+
+    def create_view(self, name: str, sql: str, refresh: str = "immediate", mode: str = "auto") -> RelationHandle:
+        """Define a view by a SELECT; it is computed now and follows from here on."""
+        definitions.create_view(self.runtime, name, sql, {"refresh": refresh, "mode": mode})
+        return self.view(name)
+
+    def drop_view(self, name: str) -> None:
+        """Forget a view and what is stored of it."""
+        definitions.drop_view(self.runtime, name)
+
+    def sync(self, progress: Callable[[str], None] | None = None) -> list[str]:
+        """Bring tables and views in line with the project's SQL files and sources; say what was done."""
+        check_source_tables(self.runtime, self.sources)
+        return sync(self.runtime, self.config, progress)
+
+    # -- changes
+
+    def transaction(self) -> Transaction:
+        """Begin a transaction: `with project.transaction() as tx: ...` commits at the end, or leaves no trace."""
+        return Transaction(self.runtime, self._after)
+
+    def sql(self, text: str) -> int:
+        """Run INSERT, UPDATE and DELETE statements as one transaction and give its epoch."""
+        with self.transaction() as tx:
+            tx.sql(text)
+        return tx.epoch or 0
+
+    def refresh(self, name: str | None = None, full: bool = False) -> int:  # noqa: FBT001, FBT002
+        """Bring a view (or all) up to date now; `full` recomputes it. Give the epoch it is at."""
+        names = None if name is None else [definitions.find_view(self.runtime.lake.snapshot(), name).name]
+        epoch = definitions.refresh(self.runtime, names, full=full)
+        self._poll()
+        return epoch
+
+    def _after(self, taken: Taken) -> None:
+        self._poll()
+        if taken.published:
+            upkeep.after_epoch(self.runtime, taken.epoch)
+
+    # -- reads
+
+    def view(self, name: str) -> RelationHandle:
+        """Give a view."""
+        definitions.find_view(self.runtime.lake.snapshot(), name)
+        return RelationHandle(self.runtime.lake, self.runtime.engine, name)
+
+    def table(self, name: str) -> RelationHandle:
+        """Give a table."""
+        return RelationHandle(self.runtime.lake, self.runtime.engine, name)
+
+    def query(self, sql: str, at: int | None = None) -> Result:
+        """Run a SELECT over tables and views at one epoch."""
+
+        def make() -> tuple[str, dict[str, Input], tuple[Column, ...] | None]:
+            return (*query.bound(self.runtime.engine, self.runtime.lake.snapshot(at), sql), None)
+
+        return Result(self.runtime.engine, make)
+
+    def changes(self, name: str, since: int, until: int | None = None) -> pa.Table:
+        """Give the net signed rows by which a view or table changed after epoch `since`."""
+        return query.changes(self.runtime.lake, self.runtime.engine, name, since, until)
+
+    def history(
+        self, name: str, key: Mapping[str, Any], column: str | None = None, since: Any = None, until: Any = None
+    ) -> list[dict[str, Any]]:
+        """Give every kept change of one row, or of one column of it, oldest first."""
+        return history(self.runtime, name, key, column, since, until)
+
+    def subscribe(
+        self, name: str, callback: Callable[[pa.Table, int], None], cursor: str | None = None
+    ) -> Subscription:
+        """Call back once per epoch with a view's net changes, in order; a named `cursor` is kept across restarts."""
+        relation = query.find(self.runtime.lake.snapshot(), name)
+        subscription = Subscription(self.runtime, relation.name, callback, cursor)
+        self._subscriptions.append(subscription)
+        return subscription
+
+    def _poll(self) -> None:
+        for subscription in self._subscriptions:
+            subscription.poll()
+
+    def wait(self, source: str, position: Mapping[str, Any], timeout: float = 5.0) -> int:
+        """Wait until the state covers a source's position and give the epoch; an error after `timeout` seconds."""
+        deadline = time.monotonic() + timeout
+        connector = self.sources.get(source)
+        if connector is None:
+            raise UsageError(
+                "RUNNEL-SOURCE-UNKNOWN", f"there is no source {source!r}", hint="see [sources] in runnel.toml"
+            )
+        while True:
+            snapshot = self.runtime.lake.snapshot()
+            if _covers(snapshot.positions.get(source, {}), position):
+                return int(snapshot.epoch)
+            if time.monotonic() >= deadline:
+                raise Transient(
+                    "RUNNEL-WAIT-TIMEOUT",
+                    f"{source} has not reached {dict(position)} after {timeout} s",
+                    hint="check that `runnel run` is working",
+                )
+            time.sleep(0.02)
+
+    # -- answers about the project
+
+    def explain(self, name: str) -> Explanation:
+        """Say how a view is kept and what that costs; `str()` of it is what the command line prints."""
+        return explain(self.runtime, name)
+
+    def verify(self, name: str, sample: int | None = None) -> Report:
+        """Recompute a view from its own SQL text and compare."""
+        snapshot = self.runtime.lake.snapshot()
+        return verify(self.runtime.lake, self.runtime.engine, definitions.find_view(snapshot, name), sample=sample)
+
+    def verify_all(self) -> list[Report]:
+        """Verify every view."""
+        return [self.verify(name) for name in self.runtime.lake.snapshot().views]
+
+    def status(self) -> Status:
+        """Say where sources and views stand."""
+        return status(self.runtime, self.config.project.name, self.sources)
+
+    def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
+        """Give the records of the last epochs, newest last."""
+        return self.runtime.lake.epochs(limit)
+
+    def compact(self) -> Upkept:
+        """Fold every relation into one sorted run and forget what is older than the kept epochs."""
+        done = upkeep.compact(self.runtime, self.runtime.lake.snapshot(), all_files=True)
+        return replace(done, expired=upkeep.expire(self.runtime))
+
+    # -- the job
+
+    @property
+    def sources(self) -> dict[str, Source]:
+        """The open connectors of the project's sources."""
+        if self._sources is None:
+            wanted = [source for source in self.config.sources if source.type != "managed"]
+            self._sources = {source.name: open_source(source, self.folder) for source in wanted}
+        return self._sources
+
+    def run(self, once: bool = False, on_epoch: Callable[[Taken], None] | None = None) -> None:  # noqa: FBT001, FBT002
+        """Capture, maintain and deliver: until caught up (`once`), or until `stop()` is called."""
+        self._stop.clear()
+        self.sync()
+
+        def deliver(taken: Taken) -> None:
+            self._poll()
+            if on_epoch:
+                on_epoch(taken)
+
+        run = self.config.run
+        runner = Runner(
+            self.runtime,
+            self.sources,
+            gather=0.0 if run.epoch == "transaction" else run.epoch,
+            max_rows=run.max_rows,
+            per_transaction=run.epoch == "transaction",
+            deliver=deliver,
+        )
+        errors = runner.run(once=once, stop=self._stop)
+        if once and errors:
+            raise Problems([Terminal("RUNNEL-SOURCE-FAILED", f"source {n}: {text}") for n, text in errors.items()])
+
+    def stop(self) -> None:
+        """Let a running `run` end after the epoch it is in."""
+        self._stop.set()
+
+    def close(self) -> None:
+        """Let go of sources, engine and catalog; a throw-away project is deleted."""
+        self.stop()
+        for source in (self._sources or {}).values():
+            source.close()
+        self.runtime.engine.close()
+        self.runtime.lake.close()
+        if self._throw_away:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def __enter__(self) -> Project:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def open_project(
+    path: str | Path = ".", *, spark: Any = None, engine: Engine | None = None, sync: bool = True
+) -> Project:
+    """Open the project in a folder; its state is created where there is none. `sync=False` leaves definitions alone."""
+    folder = Path(path).resolve()
+    settings = config.load(folder)
+    catalog = str(config.reveal(settings.state.catalog))
+    lake = _open_or_create(catalog, settings.state.data)
+    project = Project(folder, settings, lake, engine or _spark(settings, spark))
+    if sync:
+        try:
+            project.sync()
+        except RunnelError:
+            project.close()
+            raise
+    return project
+
+
+def create(path: str | Path, *, spark: Any = None, engine: Engine | None = None) -> Project:
+    """Create an empty project in a folder that has none, and open it."""
+    folder = Path(path)
+    if (folder / config.FILE).exists():
+        raise UsageError("RUNNEL-PROJECT-EXISTS", f"{folder} holds a project already", hint="open it with runnel.open")
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / config.FILE).write_text(f'[project]\nname = "{folder.resolve().name}"\n')
+    return open_project(folder, spark=spark, engine=engine)
+
+
+def memory(*, spark: Any = None, engine: Engine | None = None) -> Project:
+    """Give a throw-away project: it is deleted when closed, and a power cut may take it."""
+    folder = Path(tempfile.mkdtemp(prefix="runnel-"))
+    (folder / config.FILE).write_text('[project]\nname = "memory"\n')
+    settings = config.load(folder)
+    lake = Lake.create(str(config.reveal(settings.state.catalog)), settings.state.data, durable=False)
+    return Project(folder, settings, lake, engine or _spark(settings, spark), throw_away=True)
+
+
+def _spark(settings: Config, spark: Any) -> Engine:
+    from runnel.engine.spark import SparkEngine  # Spark is loaded only where it is used
+
+    remote = settings.spark.remote
+    conf = {key: str(config.reveal(value)) for key, value in settings.spark.conf.items()}
+    return SparkEngine(
+        spark, master=settings.spark.master, remote=None if remote is None else str(config.reveal(remote)), conf=conf
+    )
+
+
+def _open_or_create(catalog: str, data: str) -> Lake:
+    try:
+        return Lake.open(catalog, data)
+    except RunnelError as error:
+        if error.code != "RUNNEL-CATALOG-MISSING":
+            raise
+        return Lake.create(catalog, data)
+
+
+def _covers(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
+    return all(key in have and have[key] >= value for key, value in wanted.items())

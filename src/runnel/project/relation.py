@@ -1,0 +1,103 @@
+"""What `project.view(name)` and `project.table(name)` give: rows now or then, as Arrow, pandas or a Spark DataFrame."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from runnel import query
+from runnel.errors import UsageError
+from runnel.model import types
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runnel.engine.base import Engine, Input
+    from runnel.lake.lake import Lake
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Column, Relation
+
+
+class Result:
+    """Rows of a query: computed when asked for, in the form asked for."""
+
+    def __init__(
+        self, engine: Engine, make: Callable[[], tuple[str, dict[str, Input], tuple[Column, ...] | None]]
+    ) -> None:
+        """Keep how to compute the rows."""
+        self._engine, self._make = engine, make
+
+    def to_arrow(self) -> pa.Table:
+        """Give the rows as an Arrow table."""
+        sql, inputs, columns = self._make()
+        return self._engine.rows(sql, inputs, columns)
+
+    def to_pandas(self) -> Any:
+        """Give the rows as a pandas DataFrame."""
+        return self.to_arrow().to_pandas()
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        """Give the rows as a list of dicts."""
+        rows: list[dict[str, Any]] = self.to_arrow().to_pylist()
+        return rows
+
+    def df(self) -> Any:
+        """Give the rows as a Spark DataFrame."""
+        sql, inputs, _ = self._make()
+        frame = getattr(self._engine, "frame", None)
+        if frame is None:
+            raise UsageError("RUNNEL-ENGINE-NOT-SPARK", "this project does not run on Spark", hint="use to_arrow()")
+        return frame(sql, inputs)
+
+
+class RelationHandle:
+    """A table or a view of an open project."""
+
+    def __init__(self, lake: Lake, engine: Engine, name: str) -> None:
+        """Look the name up at once, so that a wrong one fails here."""
+        self._lake, self._engine = lake, engine
+        self.name = query.find(lake.snapshot(), name).name
+
+    @property
+    def relation(self) -> Relation:
+        """The relation as it is defined now."""
+        return self._lake.snapshot().relations[self.name]
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The Arrow schema of the rows."""
+        return pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in self.relation.rows])
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that are unique in the rows; empty where none are known."""
+        relation = self.relation
+        shown = {c.name for c in relation.rows}
+        return relation.key if set(relation.key) <= shown else ()
+
+    def result(self, at: int | None = None) -> Result:
+        """Give the rows at an epoch, not yet computed."""
+
+        def make() -> tuple[str, dict[str, Input], tuple[Column, ...]]:
+            snapshot: Snapshot = self._lake.snapshot(at)
+            relation = query.find(snapshot, self.name)
+            return (*query.rows_query(self._engine, snapshot, relation), relation.rows)
+
+        return Result(self._engine, make)
+
+    def to_arrow(self, at: int | None = None) -> pa.Table:
+        """Give the rows as an Arrow table."""
+        return self.result(at).to_arrow()
+
+    def to_pandas(self, at: int | None = None) -> Any:
+        """Give the rows as a pandas DataFrame."""
+        return self.result(at).to_pandas()
+
+    def to_pylist(self, at: int | None = None) -> list[dict[str, Any]]:
+        """Give the rows as a list of dicts."""
+        return self.result(at).to_pylist()
+
+    def df(self, at: int | None = None) -> Any:
+        """Give the rows as a Spark DataFrame."""
+        return self.result(at).df()

@@ -1,0 +1,129 @@
+"""Where a project stands: sources with position and lag, views with frontier, rows, mode, last epoch and errors."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+from runnel.errors import RunnelError
+from runnel.model.relation import Kind
+from runnel.pipeline.epoch import error_note
+from runnel.pipeline.runner import LEASE
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.connectors.base import Source
+    from runnel.lake.entries import ViewEntry
+    from runnel.lake.snapshot import Snapshot
+    from runnel.pipeline.runtime import Runtime
+
+
+@dataclass(frozen=True)
+class SourceStatus:
+    """One source: how far it is captured and what waits."""
+
+    name: str
+    position: Mapping[str, Any]
+    lag: Mapping[str, Any]
+    error: str | None
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table: its stored signed rows and files."""
+
+    name: str
+    rows: int
+    files: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class ViewStatus:
+    """One view: `behind` counts the epochs between its frontier and the newest; `rows` are stored rows before folding."""
+
+    name: str
+    strategy: str
+    refresh: str
+    frontier: int
+    behind: int
+    rows: int
+    files: int
+    last: str
+    error: str | None
+
+
+@dataclass(frozen=True)
+class Status:
+    """A whole project; `to_dict()` is what `--json` prints."""
+
+    project: str
+    epoch: int
+    runner: str | None
+    sources: tuple[SourceStatus, ...]
+    tables: tuple[TableStatus, ...]
+    views: tuple[ViewStatus, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give plain data."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        lines = [f"project {self.project}, epoch {self.epoch}, runner {self.runner or 'none'}"]
+        lines += [f"source {s.name}: {dict(s.lag)}" + (f" ERROR {s.error}" if s.error else "") for s in self.sources]
+        lines += [f"table {t.name}: {t.rows} rows in {t.files} files" for t in self.tables]
+        lines += [
+            f"view {v.name}: {v.strategy}, refresh {v.refresh}, at epoch {v.frontier} ({v.behind} behind), last {v.last}"
+            + (f" ERROR {v.error}" if v.error else "")
+            for v in self.views
+        ]
+        return "\n".join(lines)
+
+
+def status(runtime: Runtime, project: str, sources: Mapping[str, Source]) -> Status:
+    """Collect a project's status from the catalog; nothing is computed."""
+    head = runtime.lake.snapshot()
+    last = _last_strategies(runtime)
+    shown = [r for r in head.relations.values() if r.kind is Kind.TABLE]
+    return Status(
+        project,
+        head.epoch,
+        runtime.lake.holder(LEASE),
+        tuple(_source(head, name, source) for name, source in sources.items()),
+        tuple(TableStatus(r.name, *_size(head, r.name)) for r in shown),
+        tuple(_view(runtime, head, view, last.get(view.name, "")) for view in head.views.values()),
+    )
+
+
+def _source(head: Snapshot, name: str, source: Source) -> SourceStatus:
+    position = head.positions.get(name, {})
+    error = head.positions.get(error_note(name), {}).get("error")
+    try:
+        lag = source.lag(position or source.initial_offset())
+    except RunnelError as unreachable:
+        lag, error = {}, str(unreachable)
+    return SourceStatus(name, position, lag, error)
+
+
+def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewStatus:
+    rows, files, _ = _size(head, view.name)
+    strategy = runtime.program(view).strategy.value
+    refresh = view.properties.get("refresh", "immediate")
+    behind = max(0, head.epoch - view.frontier)
+    return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, view.error)
+
+
+def _size(head: Snapshot, name: str) -> tuple[int, int, int]:
+    files = head.files(name)
+    return sum(f.rows for f in files), len(files), sum(f.bytes for f in files)
+
+
+def _last_strategies(runtime: Runtime) -> dict[str, str]:
+    """Say for each view what its last epoch did: strategy, rows and milliseconds."""
+    last: dict[str, str] = {}
+    for record in runtime.lake.epochs(50):
+        for view, did in record.get("views", {}).items():
+            if did["strategy"] != "skipped" or view not in last:
+                last[view] = f"{did['strategy']}, {did['rows']} rows, {did.get('ms', 0):.0f} ms"
+    return last

@@ -1,0 +1,47 @@
+"""Subscriptions: a callback gets a view's net changes once per epoch, in order, from where its cursor stands."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runnel import query
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    import pyarrow as pa
+
+    from runnel.pipeline.runtime import Runtime
+
+
+class Subscription:
+    """Follows one view or table. With a named cursor the position is stored after each call, and survives restarts."""
+
+    def __init__(
+        self, runtime: Runtime, name: str, callback: Callable[[pa.Table, int], None], cursor: str | None = None
+    ) -> None:
+        """Start behind the newest epoch, or where the stored cursor stands."""
+        self._runtime, self._name, self._callback = runtime, name, callback
+        self._cursor = f"cursor:{cursor}" if cursor else None
+        stored = runtime.lake.delivered(self._cursor, name) if self._cursor else None
+        self.epoch = stored if stored is not None else runtime.lake.head()
+        if self._cursor and stored is None:
+            runtime.lake.deliver(self._cursor, name, self.epoch)
+
+    def poll(self) -> int:
+        """Call back for every epoch since the last call that changed the view; give how many there were."""
+        calls = 0
+        head = self._runtime.lake.snapshot()
+        for epoch in sorted({file.begin for file in head.changes(self._name, self.epoch)}):
+            changed = query.changes(self._runtime.lake, self._runtime.engine, self._name, epoch - 1, epoch)
+            if changed.num_rows:
+                self._callback(changed, epoch)
+                calls += 1
+            self._move(epoch)
+        self.epoch = head.epoch
+        return calls
+
+    def _move(self, epoch: int) -> None:
+        self.epoch = epoch
+        if self._cursor:
+            self._runtime.lake.deliver(self._cursor, self._name, epoch)

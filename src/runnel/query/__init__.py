@@ -1,0 +1,74 @@
+"""Answers questions without maintaining anything: rows of a table or view, any SQL over them, and what changed, at one epoch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runnel.compiler import bind
+from runnel.engine.inputs import Inputs, Pending, signed
+from runnel.errors import Terminal, nearest
+from runnel.lake.compaction import fold
+from runnel.model.program import name as role_name
+from runnel.model.program import quote
+from runnel.model.relation import Kind, Relation
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from runnel.engine.base import Engine, Input
+    from runnel.lake.lake import Lake
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Column
+
+
+def find(snapshot: Snapshot, name: str) -> Relation:
+    """Find a table or view without regard to case; `orders` stands for `shop.orders` where that is unambiguous."""
+    shown = [r for r in snapshot.relations.values() if r.kind is not Kind.STAGE]
+    exact = [r for r in shown if r.name.lower() == name.lower()]
+    short = [r for r in shown if r.name.lower().rpartition(".")[2] == name.lower()]
+    if exact or len(short) == 1:
+        return (exact or short)[0]
+    if short:
+        raise Terminal(
+            "RUNNEL-NAME-AMBIGUOUS",
+            f"{name!r} may be {' or '.join(r.name for r in short)}",
+            hint="write the whole name",
+        )
+    raise Terminal(
+        "RUNNEL-RELATION-UNKNOWN",
+        f"there is no table or view {name!r}",
+        hint=nearest(name, [r.name for r in shown]) or f"there are {', '.join(r.name for r in shown) or 'none yet'}",
+    )
+
+
+def rows_query(engine: Engine, snapshot: Snapshot, relation: Relation) -> tuple[str, dict[str, Input]]:
+    """Give the SQL of a relation's rows at an epoch, and its inputs."""
+    columns = ", ".join(quote(c.name) for c in relation.rows)
+    inputs = Inputs(engine, snapshot, snapshot, Pending()).roles([(relation.name, "rows")])
+    return f"SELECT {columns} FROM {role_name(relation.name, 'rows')}", inputs
+
+
+def rows(engine: Engine, snapshot: Snapshot, relation: Relation) -> pa.Table:
+    """Give a relation's rows at an epoch."""
+    sql, inputs = rows_query(engine, snapshot, relation)
+    return engine.rows(sql, inputs, relation.rows)
+
+
+def bound(engine: Engine, snapshot: Snapshot, sql: str) -> tuple[str, dict[str, Input]]:
+    """Give any SQL with its table names bound to rows at an epoch, and the inputs."""
+    visible = {name: r for name, r in snapshot.relations.items() if r.kind is not Kind.STAGE}
+    text, reads = bind(sql, visible)
+    return text, Inputs(engine, snapshot, snapshot, Pending()).roles([(name, "rows") for name in sorted(reads)])
+
+
+def changes(lake: Lake, engine: Engine, name: str, since: int, until: int | None = None) -> pa.Table:
+    """Give the net signed rows by which a table or view changed after epoch `since`, up to `until`."""
+    head = lake.snapshot(until)
+    relation = find(head, name)
+    columns: tuple[Column, ...] = signed(relation.rows)
+    old = lake.snapshot(since)
+    source = Inputs(engine, old, head, Pending()).delta(relation.name)
+    plain = Relation(relation.name, relation.kind, relation.rows, () if relation.final else relation.key)
+    sql = f"SELECT * FROM {role_name(relation.name, 'delta')}"
+    table = engine.rows(sql, {role_name(relation.name, "delta")[1:-1]: source}, columns)
+    return fold(plain, table)
