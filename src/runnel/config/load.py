@@ -1,0 +1,252 @@
+"""Reads a project's folder into a `Config`, or tells everything that is wrong with it at once."""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import TYPE_CHECKING, Any, Literal
+
+from runnel.config.document import Document
+from runnel.config.duration import parse_duration
+from runnel.config.settings import (
+    SOURCE_TYPES,
+    TARGET_TYPES,
+    Config,
+    Project,
+    Rebuild,
+    Run,
+    Source,
+    Spark,
+    SqlFile,
+    State,
+    Target,
+)
+from runnel.errors import Place, Problems, RunnelError, UsageError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from runnel.config.secret import Secret
+
+FILE = "runnel.toml"
+CATALOG = "sqlite:.runnel/catalog.sqlite"
+DATA = ".runnel/data"
+SECTIONS = ("project", "state", "spark", "run", "sources", "targets", "rebuild")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
+
+
+def load(folder: Path, environment: Mapping[str, str] | None = None) -> Config:
+    """Read the project in `folder`; raise `Problems` with every one of them, or `RUNNEL-PROJECT-MISSING`.
+
+    `environment` is what `${NAME}` is looked up in, the process's own by default.
+    """
+    problems: list[RunnelError] = []
+    sql_files = _sql_files(folder, problems)
+    document = _document(folder, os.environ if environment is None else environment, problems)
+    if document is None:
+        raise Problems(problems)
+    document.section((), SECTIONS)
+    config = Config(
+        folder=folder,
+        project=_project(document, folder),
+        state=_state(document, folder),
+        spark=_spark(document),
+        run=_run(document),
+        sources=_sources(document),
+        targets=_targets(document),
+        rebuilds=_rebuilds(document),
+        sql_files=sql_files,
+        warnings=tuple(document.warnings),
+    )
+    if problems or document.problems:
+        raise Problems([*sorted(document.problems, key=_line), *problems])
+    return config
+
+
+def _document(folder: Path, environment: Mapping[str, str], problems: list[RunnelError]) -> Document | None:
+    path = folder / FILE
+    if not path.is_file():
+        raise UsageError(
+            "RUNNEL-PROJECT-MISSING",
+            f"there is no {FILE} in {folder}",
+            hint=f"make a project with: runnel init {folder}",
+        )
+    text = _read(path, FILE, problems)
+    try:
+        return None if text is None else Document(FILE, text, environment)
+    except UsageError as error:
+        problems.append(error)
+        return None
+
+
+def _project(document: Document, folder: Path) -> Project:
+    document.section(("project",), ("name",))
+    return Project(document.get(("project", "name"), str, folder.resolve().name))
+
+
+def _state(document: Document, folder: Path) -> State:
+    document.section(("state",), ("catalog", "data", "keep"))
+    data = document.get(("state", "data"), str, DATA)
+    return State(
+        catalog=_catalog(document, folder),
+        data=data if _URI.match(data) else str(folder.resolve() / data),
+        keep=_positive(document, ("state", "keep"), State.keep),
+    )
+
+
+def _catalog(document: Document, folder: Path) -> str | Secret:
+    path = ("state", "catalog")
+    catalog = document.secret(path, CATALOG)
+    plain = document.get(path, str, CATALOG)
+    scheme, _, rest = plain.partition(":")
+    if scheme == "sqlite":
+        # Both sqlite:PATH and the URL form sqlite:///PATH name a file of the project's folder unless PATH is absolute.
+        return f"sqlite:{folder.resolve() / rest.removeprefix('///')}"
+    if scheme.split("+")[0] not in ("postgresql", "postgres") and document.section(path[:-1]).get("catalog"):
+        hint = 'write "sqlite:PATH" or "postgresql://user@host/db"'
+        document.problem("CATALOG", "state.catalog names neither SQLite nor PostgreSQL", path, hint)
+    return catalog
+
+
+def _spark(document: Document) -> Spark:
+    document.section(("spark",), ("master", "remote", "conf"))
+    remote = document.secret(("spark", "remote"), "")
+    conf = document.section(("spark", "conf"))
+    return Spark(
+        master=document.get(("spark", "master"), str, Spark.master),
+        remote=remote or None,
+        conf={key: _conf_value(value) for key, value in conf.items()},
+    )
+
+
+def _conf_value(value: Any) -> str | Secret:
+    """Write a value as Spark reads it: true, not True."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    return str(value) if isinstance(value, int | float) else value
+
+
+def _run(document: Document) -> Run:
+    document.section(("run",), ("epoch", "max_rows"))
+    return Run(epoch=_epoch(document), max_rows=_positive(document, ("run", "max_rows"), Run.max_rows))
+
+
+def _epoch(document: Document) -> float | Literal["transaction"]:
+    value = document.section(("run",)).get("epoch", Run.epoch)
+    return "transaction" if value == "transaction" else _duration(document, ("run", "epoch"), value)
+
+
+def _sources(document: Document) -> tuple[Source, ...]:
+    sources: dict[str, Source] = {}
+    for name, values in document.section(("sources",)).items():
+        path = ("sources", name)
+        type_ = _typed(document, path, values, SOURCE_TYPES)
+        if type_ is None:
+            continue
+        if name.lower() in (other.lower() for other in sources):
+            document.problem("NAME", f"two sources are named {name!r}", path, "names are compared without case")
+        settings = {key: value for key, value in values.items() if key != "type"}
+        sources[name] = Source(name, type_, settings, document.place(path), _places(document, path, values))
+    return tuple(sources.values())
+
+
+def _targets(document: Document) -> tuple[Target, ...]:
+    targets: list[Target] = []
+    for name, values in document.section(("targets",)).items():
+        path = ("targets", name)
+        type_ = _typed(document, path, values, TARGET_TYPES)
+        if type_ is None:
+            continue
+        views = document.section((*path, "views"))
+        if not all(isinstance(table, str) for table in views.values()):
+            document.problem("TYPE", f"targets.{name}.views must map views to table names", (*path, "views"))
+        settings = {key: value for key, value in values.items() if key not in ("type", "views")}
+        places = _places(document, path, values)
+        targets.append(Target(name, type_, views, settings, document.place(path), places))
+    return tuple(targets)
+
+
+def _rebuilds(document: Document) -> tuple[Rebuild, ...]:
+    rebuilds: list[Rebuild] = []
+    sources = list(document.section(("sources",)))
+    for name in document.section(("rebuild",)):
+        path = ("rebuild", name)
+        values = document.section(path, ("tables", "where", "every"))
+        tables = document.get((*path, "tables"), list, [])
+        for table in tables:
+            source = str(table).split(".")[0]
+            if source not in sources:
+                message = f"rebuild.{name} names {table!r}, but there is no source {source!r}"
+                document.problem("SOURCE", message, (*path, "tables"), nearest(source, sources))
+        for key in ("tables", "every"):
+            if key not in values:
+                document.problem("MISSING", f"rebuild.{name} needs {key!r}", path)
+        every = _duration(document, (*path, "every"), values.get("every", "1 day"))
+        where = document.get((*path, "where"), str, "") or None
+        rebuilds.append(Rebuild(name, tuple(map(str, tables)), every, document.place(path), where))
+    return tuple(rebuilds)
+
+
+def _typed(document: Document, path: tuple[str, ...], values: Any, types: tuple[str, ...]) -> str | None:
+    """Check a source's or target's name and type; None when it cannot be used."""
+    dotted = ".".join(path)
+    if not _NAME.fullmatch(path[-1]):
+        document.problem("NAME", f"{path[-1]!r} cannot name a source or target", path, "use letters, digits and _")
+    if not isinstance(values, dict):
+        document.section(path)
+        return None
+    if "type" not in values:
+        document.problem("MISSING", f"{dotted} needs 'type'", path, f"one of {', '.join(types)}")
+        return None
+    type_ = document.get((*path, "type"), str, "")
+    if type_ not in types:
+        hint = nearest(type_, types) or f"one of {', '.join(types)}"
+        document.problem("STORE", f"{dotted} has the unknown type {type_!r}", (*path, "type"), hint)
+        return None
+    return type_
+
+
+def _places(document: Document, path: tuple[str, ...], values: Mapping[str, Any]) -> dict[str, Place]:
+    return {key: document.place((*path, key)) for key in values}
+
+
+def _positive(document: Document, path: tuple[str, ...], default: int) -> int:
+    value = document.get(path, int, default)
+    if value < 1:
+        document.problem("TYPE", f"{'.'.join(path)} must be 1 or more, not {value}", path)
+    return value
+
+
+def _duration(document: Document, path: tuple[str, ...], value: Any) -> float:
+    try:
+        return parse_duration(value, place=document.place(path))
+    except UsageError as error:
+        document.problems.append(error)
+        return 0.0
+
+
+def _sql_files(folder: Path, problems: list[RunnelError]) -> tuple[SqlFile, ...]:
+    """Read tables first: views are written over them."""
+    paths = [path for room in ("tables", "views") for path in sorted((folder / room).glob("*.sql"))]
+    named = [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
+    texts = [(name, _read(path, name, problems)) for name, path in named]
+    return tuple(SqlFile(name, text) for name, text in texts if text is not None)
+
+
+def _read(path: Path, name: str, problems: list[RunnelError]) -> str | None:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = path.read_bytes()[: error.start].count(b"\n") + 1
+        place, what = Place(name, line), f"{name} is not UTF-8 text"
+        problems.append(UsageError("RUNNEL-CONFIG-ENCODING", what, place=place, hint="save it as UTF-8"))
+    except OSError as error:
+        what = f"{name} cannot be read: {error.strerror}"
+        problems.append(UsageError("RUNNEL-CONFIG-UNREADABLE", what, place=Place(name)))
+    return None
+
+
+def _line(problem: RunnelError) -> int:
+    return (problem.place.line or 0) if problem.place else 0

@@ -1,0 +1,178 @@
+"""Reads one change file of any format and gives its change sets in order; each holds a bounded number of rows."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from decimal import Decimal as Number
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runnel.connectors.base import OP, ChangeSet
+from runnel.connectors.files import columns, csv, envelope
+from runnel.connectors.files.envelope import Change
+from runnel.connectors.files.listing import half, inspect, opened
+from runnel.errors import Place, Terminal
+from runnel.model import types
+from runnel.model.relation import WEIGHT, Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from runnel.connectors.base import TableInfo
+    from runnel.connectors.files.listing import File
+    from runnel.connectors.files.settings import Settings
+
+BATCH = 50_000
+_JSON = json.JSONDecoder(parse_float=Number)
+_WEIGHT = Column(WEIGHT, types.BIGINT)
+
+
+def decode(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
+    """Give a file's changes; raise `RUNNEL-FILES-HALF` before the first of them if it is not whole."""
+    problem = inspect(file).half
+    if problem is not None:
+        raise half(file, problem)
+    if file.format == "csv":
+        for signed in csv.read(file, table, settings):
+            yield _signed(file, table, signed)
+    elif file.format == "parquet":
+        yield from _parquet(file, table, settings)
+    else:
+        yield from _change_sets(file, table, _json_changes(file, table, settings), settings)
+
+
+def parquet_schema(file: File) -> pa.Schema:
+    """Give the columns of the rows in a Parquet file: without `_weight`, and inside an envelope those of `after`."""
+    schema = pq.read_schema(file.path)
+    if _is_envelope(schema):
+        return pa.schema(list(schema.field("after").type))
+    return pa.schema([field for field in schema if field.name.lower() != WEIGHT])
+
+
+def _is_envelope(schema: pa.Schema) -> bool:
+    return {"after", "op"} <= set(schema.names) and pa.types.is_struct(schema.field("after").type)
+
+
+def _signed(file: File, table: TableInfo, rows: pa.Table) -> ChangeSet:
+    """Order the columns as the table's, `_weight` last (1 where the file has none)."""
+    if WEIGHT in rows.column_names:
+        weights = columns.weights(file, rows.column(WEIGHT))
+    else:
+        weights = pa.chunked_array([pa.array([1] * rows.num_rows, pa.int64())])
+    names = [column.name for column in table.columns]
+    return ChangeSet(table.name, signed=rows.select(names).append_column(WEIGHT, weights), place=file.shown)
+
+
+def _parquet(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
+    try:
+        with pq.ParquetFile(file.path) as reader:
+            if _is_envelope(reader.schema_arrow) and not columns_named(table, "after", "op"):
+                yield from _change_sets(file, table, _parquet_changes(file, table, reader, settings), settings)
+                return
+            names = columns.match_names(file, table, reader.schema_arrow.names, complete=True)
+            row = 1
+            for batch in reader.iter_batches(batch_size=BATCH):
+                rows = pa.Table.from_batches([batch]).rename_columns([names[name] for name in batch.schema.names])
+                yield _signed(file, table, _cast(file, table, rows, row))
+                row += batch.num_rows
+    except pa.ArrowInvalid as error:
+        message = f"{file.shown} cannot be read: {str(error).splitlines()[0]}"
+        raise Terminal("RUNNEL-FILES-BROKEN", message, place=Place(file.shown), hint="write it again") from error
+
+
+def columns_named(table: TableInfo, *names: str) -> bool:
+    """Say whether the table itself has columns of these names."""
+    return set(names) <= {column.name.lower() for column in table.columns}
+
+
+def _cast(file: File, table: TableInfo, rows: pa.Table, first_row: int) -> pa.Table:
+    wanted = [*table.columns, *([_WEIGHT] if WEIGHT in rows.column_names else [])]
+    cast = {c.name: columns.from_arrow(file, c, rows.column(c.name), first_row) for c in wanted}
+    return pa.table(cast)
+
+
+def _parquet_changes(file: File, table: TableInfo, reader: pq.ParquetFile, settings: Settings) -> Iterator[Change]:
+    row = itertools.count(1)
+    for batch in reader.iter_batches(batch_size=BATCH):
+        for record in batch.to_pylist():
+            whole = settings.before == "row"
+            yield from envelope.changes(file, table, next(row), record, whole_before=whole)
+
+
+def _json_changes(file: File, table: TableInfo, settings: Settings) -> Iterator[Change]:
+    """Give each line's changes: a plain row is an insert, `_weight` says how often, an envelope is what it says."""
+    known = {column.name.lower() for column in table.columns} | {WEIGHT}
+    for line, record in _json_records(file):
+        inner = record if "payload" in known else envelope.unwrapped(record)
+        if inner is None:
+            continue  # a tombstone: the delete before it said everything
+        if envelope.is_envelope(inner, table):
+            yield from envelope.changes(file, table, line, inner, whole_before=settings.before == "row")
+            continue
+        if not isinstance(inner, dict):
+            raise _syntax(file, line, "it is no object")
+        named = {name.lower(): value for name, value in inner.items()}
+        if not named.keys() <= known or len(named) < len(inner):
+            columns.match_names(file, table, list(inner), complete=False)
+        weight = _weight(file, line, named.pop(WEIGHT, 1))
+        yield Change(named, line, weight=weight)
+
+
+def _weight(file: File, line: int, value: Any) -> int:
+    if type(value) is int:
+        return value
+    if value is None:
+        raise columns.bad_value(file, line, _WEIGHT, value, "it is missing")
+    return int(columns.from_values(file, _WEIGHT, [value], lambda _: line, None)[0].as_py())
+
+
+def _json_records(file: File) -> Iterator[tuple[int, Any]]:
+    with opened(file) as stream:
+        for number, line in enumerate(stream, start=1):
+            if line.isspace():
+                continue
+            try:
+                yield number, _JSON.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except ValueError as error:
+                raise _syntax(file, number, str(error)) from error
+
+
+def _syntax(file: File, line: int, why: str) -> Terminal:
+    message = f"{file.shown}, line {line} is no JSON row: {why}"
+    return Terminal("RUNNEL-FILES-SYNTAX", message, place=Place(file.shown, line), hint="one JSON object per line")
+
+
+def _change_sets(file: File, table: TableInfo, changes: Iterator[Change], settings: Settings) -> Iterator[ChangeSet]:
+    """Group neighbours of the same form, so that the order between signed and keyed rows is kept."""
+    for keyed, group in itertools.groupby(changes, lambda change: change.op is not None):
+        while rows := list(itertools.islice(group, BATCH)):
+            made = _rows(file, table, rows, settings)
+            place = f"{file.shown}:{rows[0].line}"
+            yield ChangeSet(table.name, keyed=made, place=place) if keyed else ChangeSet(table.name, made, place=place)
+
+
+def _rows(file: File, table: TableInfo, changes: Sequence[Change], settings: Settings) -> pa.Table:
+    known = {column.name.lower() for column in table.columns}
+    named = [_named(file, table, change, known) for change in changes]
+    arrays: dict[str, pa.Array] = {}
+    for column in table.columns:
+        values = [row.get(column.name.lower()) for row in named]
+        arrays[column.name] = columns.from_values(
+            file, column, values, lambda row: changes[row].line, settings.time_unit
+        )
+    if changes[0].op is not None:
+        return pa.table(arrays | {OP: pa.array([change.op for change in changes], pa.string())})
+    return pa.table(arrays | {WEIGHT: pa.array([change.weight for change in changes], pa.int64())})
+
+
+def _named(file: File, table: TableInfo, change: Change, known: set[str]) -> Mapping[str, Any]:
+    """Give a row by lower-case column names; a column the table does not have is an error, not lost."""
+    if change.row.keys() <= known:
+        return change.row
+    row = {name.lower(): value for name, value in change.row.items()}
+    if not row.keys() <= known:
+        columns.match_names(file, table, list(change.row), complete=False)
+    return row

@@ -1,0 +1,195 @@
+"""Which change files there are, in which order, how many rows they hold, and whether they are whole."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from dataclasses import dataclass
+from typing import IO, TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from runnel.errors import Place, Terminal, Transient
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runnel.connectors.files.settings import Format, Settings
+
+UNFINISHED = (".tmp", ".part", ".inprogress", ".crc")
+ENDINGS: dict[str, Format] = {
+    ".parquet": "parquet",
+    ".csv": "csv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+}
+_SAMPLE = 64 * 1024
+
+
+@dataclass(frozen=True)
+class File:
+    """A change file of a table; `shown` is its path as a user knows it, `changed` when it last moved or changed."""
+
+    table: str
+    name: str
+    path: Path
+    shown: str
+    format: Format
+    bytes: int
+    changed: int
+
+    @property
+    def zipped(self) -> bool:
+        """Whether it is a gzip file."""
+        return self.name.endswith(".gz")
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """What a look at a file tells: `half` says why it is not whole; `rows` is exact or a fair estimate."""
+
+    rows: int
+    half: str | None = None
+
+
+def ignored(name: str) -> bool:
+    """Say whether a name means "not for readers": hidden, a marker, or still being written."""
+    return name.startswith((".", "_")) or name.endswith(UNFINISHED)
+
+
+def folders(settings: Settings) -> dict[str, Path]:
+    """Give each table's folder, whether or not it is there already."""
+    if settings.table is not None:
+        return {settings.table: settings.path}
+    found = set(settings.schemas) | set(settings.tables or ())
+    if settings.path.is_dir():
+        found |= {entry.name for entry in settings.path.iterdir() if entry.is_dir() and not ignored(entry.name)}
+    return {name: settings.path / name for name in sorted(found) if settings.tables is None or name in settings.tables}
+
+
+def files(settings: Settings, table: str, folder: Path) -> list[File]:
+    """Give a table's files in the order of their names."""
+    if not folder.is_dir():
+        return []
+    found = [_file(settings, table, path) for path in folder.iterdir() if not ignored(path.name)]
+    return sorted((file for file in found if file is not None), key=lambda file: file.name)
+
+
+def _file(settings: Settings, table: str, path: Path) -> File | None:
+    shown = "/".join(
+        (settings.shown.rstrip("/"), path.name) if settings.table else (settings.shown.rstrip("/"), table, path.name)
+    )
+    format_ = settings.format or format_of(path.name)
+    try:
+        status = path.stat()
+    except FileNotFoundError:
+        return None
+    if format_ is None or path.is_dir():
+        what = "is a folder" if path.is_dir() else "has no known ending"
+        raise Terminal(
+            "RUNNEL-FILES-FORMAT",
+            f"{shown} {what}, so it cannot be a change file",
+            place=Place(shown),
+            hint=f"end it in {', '.join(ENDINGS)} (text also .gz), or begin its name with _ to have it left alone",
+        )
+    return File(table, path.name, path, shown, format_, status.st_size, status.st_ctime_ns)
+
+
+def format_of(name: str) -> Format | None:
+    """Tell a file's format by its name."""
+    text = name.removesuffix(".gz")
+    found = next((kind for ending, kind in ENDINGS.items() if text.lower().endswith(ending)), None)
+    return None if found == "parquet" and text != name else found
+
+
+def half(file: File, why: str) -> Transient:
+    """Make the error for a file that is not whole."""
+    return Transient(
+        "RUNNEL-FILES-HALF",
+        f"{file.shown} is only half there: {why}",
+        place=Place(file.shown),
+        hint="it is read once it is whole; write under a name ending in .tmp and rename when done",
+    )
+
+
+def opened(file: File) -> IO[bytes]:
+    """Open a text file's bytes, unzipped."""
+    return io.BufferedReader(gzip.open(file.path, "rb")) if file.zipped else file.path.open("rb")
+
+
+def inspect(file: File) -> Inspection:
+    """Look whether a file is whole and how many rows it holds, reading as little as that takes."""
+    if file.bytes == 0:
+        return Inspection(0, "it is empty")
+    if file.format == "parquet":
+        return _inspect_parquet(file)
+    return _inspect_zipped(file) if file.zipped else _inspect_text(file)
+
+
+def _inspect_parquet(file: File) -> Inspection:
+    with file.path.open("rb") as stream:
+        stream.seek(max(0, file.bytes - 4))
+        if stream.read() != b"PAR1":
+            return Inspection(0, "its Parquet footer is missing")
+    try:
+        return Inspection(pq.read_metadata(file.path).num_rows)
+    except (pa.ArrowInvalid, OSError) as error:
+        return Inspection(0, f"its Parquet footer cannot be read ({str(error).splitlines()[0]})")
+
+
+def _inspect_text(file: File) -> Inspection:
+    with file.path.open("rb") as stream:
+        sample = stream.read(_SAMPLE)
+        # An estimate is enough to cut ranges, and the first lines are the only ones that are cheap to count.
+        lines = max(1, sample.count(b"\n"))
+        rows = max(1, lines * file.bytes // max(1, len(sample)))
+        return Inspection(rows, _cut(file, _last_line(stream, file.bytes)))
+
+
+def _inspect_zipped(file: File) -> Inspection:
+    rows, last = 0, b""
+    try:
+        for chunk in _chunks(file):
+            rows += chunk.count(b"\n")
+            last = (last + chunk)[(last + chunk).rfind(b"\n", 0, -1) + 1 :]
+    except EOFError:
+        return Inspection(0, "its gzip end is missing")
+    except (gzip.BadGzipFile, zlib.error) as error:
+        message = f"{file.shown} is no readable gzip file: {error}"
+        raise Terminal("RUNNEL-FILES-BROKEN", message, place=Place(file.shown), hint="write it again") from error
+    return Inspection(max(1, rows), _cut(file, last) if last else "it is empty")
+
+
+def _chunks(file: File) -> Iterator[bytes]:
+    with opened(file) as stream:
+        while chunk := stream.read(1024 * 1024):
+            yield chunk
+
+
+def _last_line(stream: IO[bytes], size: int) -> bytes:
+    tail, at = b"", size
+    while at > 0 and b"\n" not in tail[:-1]:
+        step = min(_SAMPLE, at)
+        at -= step
+        stream.seek(at)
+        tail = stream.read(step) + tail
+    return tail[tail.rfind(b"\n", 0, -1) + 1 :]
+
+
+def _cut(file: File, line: bytes) -> str | None:
+    """Say why the last line looks cut off; None when it does not."""
+    if line.endswith(b"\n"):
+        return None
+    if file.format == "csv":
+        # 12 may be the beginning of 123: only the line's end proves that the value is whole.
+        return "its last line has no end"
+    try:
+        json.loads(line.decode("utf-8-sig"))
+    except ValueError:
+        return "its last line is cut"
+    return None

@@ -1,0 +1,214 @@
+"""The `files` source: files are taken whole, once, in the order of their names, across tables too.
+
+A position is, for each table, the last file that is done, how many were done by then, and which came too late. A file
+that is not whole yet holds back only what comes after it in its own table.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import Counter
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from runnel.connectors.base import ChangeSet, Offset, TableInfo
+from runnel.connectors.files.decode import decode, parquet_schema
+from runnel.connectors.files.listing import File, Inspection, files, folders, half, inspect
+from runnel.connectors.files.settings import Settings, read_settings
+from runnel.errors import Place, RunnelError, Terminal, Unreachable
+from runnel.model import types
+from runnel.model.ddl import spelled
+from runnel.model.relation import Column, check_columns
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+    from pathlib import Path
+
+    from runnel import config
+
+
+def open_source(source: config.Source, folder: Path) -> FilesSource:
+    """Open the folder that `[sources.NAME]` names."""
+    return FilesSource(read_settings(source, folder))
+
+
+class FilesSource:
+    """Reads a folder of change files."""
+
+    HAS_BEFORE_IMAGE: ClassVar[bool] = False
+    TRANSACTIONS: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings) -> None:
+        """Read nothing yet."""
+        self.settings = settings
+        self._tables: dict[str, TableInfo] = {}
+        self._initial: Offset | None = None
+        self._looked_at: dict[str, tuple[tuple[int, int], Inspection]] = {}
+
+    def tables(self) -> tuple[TableInfo, ...]:
+        """Give the tables whose columns are known: from the settings, else from their first whole Parquet file."""
+        self._require_folder()
+        for name, folder in folders(self.settings).items():
+            if name not in self._tables:
+                info = self._describe(name, folder)
+                if info is not None:
+                    self._tables[name] = info
+        return tuple(self._tables[name] for name in sorted(self._tables))
+
+    def initial_offset(self) -> Offset:
+        """Give the position before the first file, or after the last one with `start = "latest"`."""
+        if self._initial is None and self.settings.start == "latest":
+            listed = {name: files(self.settings, name, folder) for name, folder in folders(self.settings).items()}
+            self._initial = {
+                name: {"file": found[-1].name, "files": len(found)} for name, found in listed.items() if found
+            }
+        return self._initial or {}
+
+    def latest_offset(self, start: Offset, max_rows: int) -> Offset:
+        """Give the position after the next whole files, cut between files so that they hold about `max_rows`.
+
+        Raises `RUNNEL-FILES-HALF` when a half-written file is all that waits.
+        """
+        self._require_folder()
+        listed = self._listed()
+        waiting = {name: self._after(start, name, found) for name, found in listed.items()}
+        taken, blocked = self._take(_merged(waiting.values()), max_rows)
+        if not taken:
+            if blocked:
+                raise half(*blocked[0])
+            return start
+        last = {file.table: file.name for file in taken}
+        count = Counter(file.table for file in taken)
+        end = dict(start)
+        for table, name in last.items():
+            late = [file.name for file in self._late(start, table, listed[table])]
+            done = sum(file.name <= _last(start, table) for file in listed[table]) - len(late)
+            end[table] = {"file": name, "files": done + count[table]} | ({"late": late} if late else {})
+        return end
+
+    def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
+        """Give the changes of the files in (start, end], in the order of their names."""
+        known = {table.name: table for table in self.tables()}
+        ranges = []
+        for name, found in self._listed().items():
+            last = _last(end, name)
+            if last > _last(start, name) and last not in (file.name for file in found):
+                raise self._gone(name, last)
+            ranges.append([file for file in self._after(start, name, found) if file.name <= last])
+        for file in _merged(ranges):
+            yield from decode(file, known[file.table], self.settings)
+
+    def commit(self, end: Offset) -> None:
+        """Forget what was looked at; the files stay, they belong to whoever wrote them."""
+        self._looked_at.clear()
+
+    def lag(self, start: Offset) -> Mapping[str, Any]:
+        """Say how many files and bytes wait, which are only half there, and which came too late to be read in order."""
+        listed = self._listed()
+        waiting = [file for name, found in listed.items() for file in self._after(start, name, found)]
+        halves = [file.shown for file in waiting if self._look(file).half is not None]
+        late = [file.shown for name, found in listed.items() for file in self._late(start, name, found)]
+        return {"files": len(waiting), "bytes": sum(file.bytes for file in waiting), "half": halves, "late": late}
+
+    def close(self) -> None:
+        """Nothing is held open."""
+
+    def _describe(self, name: str, folder: Path) -> TableInfo | None:
+        found = files(self.settings, name, folder)
+        columns, file = self.settings.schemas.get(name), None
+        if columns is None:
+            file = next((file for file in found if file.format == "parquet" and self._look(file).half is None), None)
+            columns = _columns(file) if file is not None else None
+        if columns is None:
+            text = next((file for file in found if file.format != "parquet"), None)
+            if text is None and name not in (self.settings.tables or (self.settings.table,)):
+                return None
+            raise self._no_schema(name, text)
+        try:
+            check_columns(name, columns, key := self.settings.keys.get(name, ()))
+        except RunnelError as error:
+            place = Place(file.shown) if file else None
+            raise Terminal(error.code, error.message, place=place, hint=error.hint) from error
+        return TableInfo(name, columns, spelled(key, columns))
+
+    def _listed(self) -> dict[str, list[File]]:
+        known = {table.name for table in self.tables()}
+        return {
+            name: files(self.settings, name, folder) for name, folder in folders(self.settings).items() if name in known
+        }
+
+    def _after(self, start: Offset, table: str, found: list[File]) -> list[File]:
+        return [file for file in found if file.name > _last(start, table)]
+
+    def _late(self, start: Offset, table: str, found: list[File]) -> list[File]:
+        """Find files before the position that were never read: known ones, and the newest where there are too many."""
+        at = start.get(table, {})
+        passed = [file for file in found if file.name <= _last(start, table)]
+        known = [file for file in passed if file.name in at.get("late", ())]
+        others = sorted((file for file in passed if file not in known), key=lambda file: file.changed)
+        too_many = max(0, len(others) - at.get("files", 0))
+        return sorted(known + others[len(others) - too_many :], key=lambda file: file.name)
+
+    def _take(self, waiting: Iterable[File], max_rows: int) -> tuple[list[File], list[tuple[File, str]]]:
+        taken: list[File] = []
+        blocked: list[tuple[File, str]] = []
+        rows = 0
+        for file in waiting:
+            if file.table in (other.table for other, _ in blocked):
+                continue
+            seen = self._look(file)
+            if seen.half is not None:
+                blocked.append((file, seen.half))
+                continue
+            rows += seen.rows
+            if taken and rows > max_rows:
+                break
+            taken.append(file)
+        return taken, blocked
+
+    def _look(self, file: File) -> Inspection:
+        """Inspect a file unless it is the very one that was inspected before."""
+        version, known = (file.bytes, file.changed), self._looked_at.get(file.shown)
+        if known is None or known[0] != version:
+            known = self._looked_at[file.shown] = (version, inspect(file))
+        return known[1]
+
+    def _require_folder(self) -> None:
+        if not self.settings.path.is_dir():
+            raise Unreachable(
+                "RUNNEL-FILES-FOLDER",
+                f"sources.{self.settings.name}: the folder {self.settings.shown} is not there",
+                hint="make it, or change 'path'; it is looked for from the project's folder",
+            )
+
+    def _gone(self, table: str, name: str) -> Terminal:
+        message = f"{name} of {table} was removed while it was being read"
+        return Terminal(
+            "RUNNEL-FILES-GONE", message, hint="put it back; files may go once `runnel status` counts them as done"
+        )
+
+    def _no_schema(self, table: str, file: File | None) -> Terminal:
+        what = f"{file.shown} is a text file" if file else f"{table} has no files yet"
+        return Terminal(
+            "RUNNEL-FILES-SCHEMA",
+            f"sources.{self.settings.name}: nothing tells the columns of {table}: {what}",
+            place=Place(file.shown) if file else None,
+            hint=f'write them down: schema = {{ {table} = "id BIGINT, ..., PRIMARY KEY (id)" }}',
+        )
+
+
+def _last(offset: Offset, table: str) -> str:
+    name: str = offset.get(table, {}).get("file", "")
+    return name
+
+
+def _merged(ranges: Iterable[list[File]]) -> Iterator[File]:
+    return heapq.merge(*ranges, key=lambda file: (file.name, file.table))
+
+
+def _columns(file: File) -> tuple[Column, ...]:
+    try:
+        return tuple(Column(field.name, types.from_arrow(field.type)) for field in parquet_schema(file))
+    except RunnelError as error:
+        raise Terminal(
+            error.code, f"{file.shown}: {error.message}", place=Place(file.shown), hint=error.hint
+        ) from error

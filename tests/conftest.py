@@ -1,0 +1,26 @@
+"""What every test shares: no deadline on a loaded machine, and one worker for all tests that need the same server."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import settings
+
+SHARED = ("spark", "postgres", "cassandra", "hbase", "mariadb", "mysql", "browser")
+
+settings.register_profile("runnel", deadline=None, print_blob=True)
+settings.load_profile("runnel")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of one server (or of Spark) on one worker, so that it is started once."""
+    for item in items:
+        for name in SHARED:
+            if item.get_closest_marker(name) is not None:
+                item.add_marker(pytest.mark.xdist_group(name))
+                break
+
+
+@pytest.fixture(autouse=True)
+def no_kill_points(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep a label left in the caller's environment from killing the test run."""
+    monkeypatch.delenv("RUNNEL_KILL_AT", raising=False)
