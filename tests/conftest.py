@@ -2,8 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from runnel.engine.spark import SparkEngine
 
 SHARED = ("spark", "postgres", "cassandra", "hbase", "mariadb", "mysql", "browser")
 
@@ -24,3 +31,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def no_kill_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a label left in the caller's environment from killing the test run."""
     monkeypatch.delenv("RUNNEL_KILL_AT", raising=False)
+
+
+@pytest.fixture(scope="session")
+def spark_engine() -> Iterator[SparkEngine]:
+    """Give one warm Spark engine for the whole run."""
+    from runnel.engine.spark import SparkEngine
+
+    engine = SparkEngine(conf={"spark.driver.memory": "2g"})
+    yield engine
+    engine.close()

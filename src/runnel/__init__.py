@@ -6,7 +6,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from runnel.project import Project, create, memory, open  # noqa: A004
+    from runnel.project import Project, create, memory, open
     from runnel.project.datasource import DataSource
 
 __version__ = "0.1.0"

@@ -92,6 +92,8 @@ AGGREGATES = frozenset(
     ]
 )
 
+GENERATORS = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"})
+
 NON_DETERMINISTIC = frozenset(
     [
         "rand",

@@ -1,8 +1,10 @@
-"""The SQL dialect of a project: Spark 4's, in which a doubled quote inside a text is one quote."""
+"""The SQL dialect of a project: Spark 4's, read so that it can be written back as the user wrote it."""
 
 from __future__ import annotations
 
 from sqlglot.dialects.spark import Spark
+
+from runnel.compiler.functions import AGGREGATES, GENERATORS
 
 
 class Spark4(Spark):
@@ -14,4 +16,20 @@ class Spark4(Spark):
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - the base class's own form
 
 
-DIALECT = Spark4()
+class Verbatim(Spark4):
+    """Knows only aggregates and generators by name; every other function is kept as it is written.
+
+    sqlglot reads many functions as others that mean nearly the same (`to_char(a, '999')` as a cast), which is well for
+    translating to another database and wrong for running on this one.
+    """
+
+    class Parser(Spark4.Parser):
+        """Leaves out what would be read as something else."""
+
+        FUNCTIONS = {  # noqa: RUF012 - the base class's own form
+            name: build for name, build in Spark4.Parser.FUNCTIONS.items() if name.lower() in AGGREGATES | GENERATORS
+        }
+
+
+DIALECT = Verbatim()
+TRANSLATABLE = Spark4()

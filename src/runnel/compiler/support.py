@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler.functions import AGGREGATES, LINEAR_AGGREGATES, NON_DETERMINISTIC, function_name
+from runnel.compiler.functions import AGGREGATES, GENERATORS, LINEAR_AGGREGATES, NON_DETERMINISTIC, function_name
 from runnel.errors import Terminal
 from runnel.model.program import Operator, Strategy
 
@@ -269,5 +269,5 @@ def _function(node: exp.Expr) -> Iterator[Finding]:
         yield Finding(BY_FEATURE[feature], node, f"{name.upper()}{' DISTINCT' if distinct else ''}")
     elif isinstance(node, exp.AggFunc) or name in AGGREGATES:
         yield Finding(BY_FEATURE["aggregate function"], node, name.upper())
-    elif isinstance(node, exp.Explode) or name in ("explode", "posexplode", "inline", "stack", "json_tuple"):
+    elif isinstance(node, exp.Explode) or name in GENERATORS:
         yield Finding(BY_FEATURE["lateral or generator"], node, name.upper())

@@ -7,13 +7,13 @@ import functools
 import sqlglot
 from sqlglot import exp
 
-from runnel.compiler.spark import DIALECT
+from runnel.compiler.spark import TRANSLATABLE
 
 
 @functools.lru_cache(maxsize=512)
 def to_duckdb(sql: str) -> str:
     """Give a Spark query in DuckDB's dialect."""
-    tree = sqlglot.parse_one(sql, dialect=DIALECT)
+    tree = sqlglot.parse_one(sql, dialect=TRANSLATABLE)
     # Children first: what stands inside a rewritten node must be rewritten too.
     for node in reversed(list(tree.walk())):
         rewritten = _rewritten(node)
@@ -33,6 +33,9 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
             node.args["safe"] = False
         case exp.IntDiv():
             return _whole_quotient(node.this, node.expression)
+        case exp.TsOrDsAdd():
+            # A date plus days is a date, not a timestamp.
+            return exp.Cast(this=node.copy(), to=exp.DataType.build("date"))
         case exp.Count() if node.expressions:
             return _count([node.this, *node.expressions])
         case exp.CountIf():

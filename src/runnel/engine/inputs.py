@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runnel.model.program import Role
     from runnel.model.relation import Relation
 
+IN_MEMORY = 20_000
 NETTED_BY_DRIVER = 200_000
 SIGNED = Column(WEIGHT, types.BIGINT)
 
@@ -92,6 +93,7 @@ class Inputs:
         self._old, self._head, self._pending = old, head, pending
         self._created = {relation.name: relation for relation in created}
         self._row_deltas: dict[str, Rows] = {}
+        self._stored_deltas: dict[str, Rows] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -128,7 +130,7 @@ class Inputs:
         known = self.relation(relation)
         change = self._stored_delta(relation, own)
         if known.final is None:
-            return self._netted(known, change) if len(change.paths) > 1 else change
+            return self._in_memory(known, change)
         if change.rows == 0:
             return Rows(_empty(signed(known.rows)), signed(known.rows))
         with self._lock:
@@ -136,7 +138,7 @@ class Inputs:
         with lock:
             if relation not in self._row_deltas:
                 inputs: dict[str, Input] = {
-                    _key(relation, "stored_delta"): change,
+                    _key(relation, "stored_delta"): self._in_memory(known, change),
                     _key(relation, "stored_old"): self._stored_old(relation, own),
                 }
                 columns = signed(known.rows)
@@ -144,20 +146,22 @@ class Inputs:
                 self._row_deltas[relation] = Rows(table, columns)
             return self._row_deltas[relation]
 
-    def _netted(self, relation: Relation, change: Files) -> Files | Rows:
-        """Add up a change of several epochs, so that a row that came and went is never seen."""
-        if change.rows > NETTED_BY_DRIVER:
+    def _in_memory(self, relation: Relation, change: Files) -> Files | Rows:
+        """Bring a small change to the driver: an engine plans better on rows it has, and starts no job to read them.
+
+        A change of several epochs is added up on the way, so that a row that came and went is never seen.
+        """
+        if change.rows == 0 or change.rows > (IN_MEMORY if len(change.paths) == 1 else NETTED_BY_DRIVER):
             return change
         with self._lock:
-            if relation.name not in self._row_deltas:
-                found = (
-                    [*self._head.changes(relation.name, self._old.epoch)]
-                    if relation.name in self._head.relations
-                    else []
+            if relation.name not in self._stored_deltas:
+                since = (
+                    self._head.changes(relation.name, self._old.epoch) if relation.name in self._head.relations else ()
                 )
-                table = fold(relation, files.read(relation, [*found, *self._pending.of(relation.name)]))
-                self._row_deltas[relation.name] = Rows(table, signed(relation.columns))
-            return self._row_deltas[relation.name]
+                table = files.read(relation, [*since, *self._pending.of(relation.name)])
+                netted = fold(relation, table) if len(change.paths) > 1 else table
+                self._stored_deltas[relation.name] = Rows(netted, signed(relation.columns))
+            return self._stored_deltas[relation.name]
 
     def roles(self, reads: Iterable[tuple[str, Role]], own: frozenset[str] = frozenset()) -> dict[str, Input]:
         """Give the engine's inputs for these (relation, role) pairs, and for what they are derived from."""

@@ -59,6 +59,7 @@ TUNING = {
     "spark.sql.caseSensitive": "false",
 }
 KEPT_INPUTS = 400
+KEPT_TABLES = 50
 
 # Spark's Python side prints whole Java stacks of errors that we catch and say in one sentence.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -84,6 +85,7 @@ class SparkEngine:
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self._session: SparkSession | None = None
         self._registered: OrderedDict[str, None] = OrderedDict()
+        self._local_tables: OrderedDict[int, tuple[pa.Table, str]] = OrderedDict()
         self._lock = threading.RLock()
 
     @property
@@ -188,11 +190,21 @@ class SparkEngine:
             case Rows(table=table, columns=columns):
                 if table.num_rows == 0:
                     return self._register_empty(columns)
-                return self._once("m", (uuid.uuid4().hex,), lambda: self._local(table, columns))
+                return self._once("m", (self._identity(table),), lambda: self._local(table, columns))
             case Derived(sql=sql):
                 text = self._resolved(sql, inputs)
                 return self._once("d", (text,), lambda: self.session.sql(text))
         raise TypeError(source)
+
+    def _identity(self, table: pa.Table) -> str:
+        """Give a name to rows in memory: the same rows are registered once, however many queries read them."""
+        with self._lock:
+            known = self._local_tables.get(id(table))
+            if known is None:
+                known = self._local_tables[id(table)] = (table, uuid.uuid4().hex)
+                while len(self._local_tables) > KEPT_TABLES:
+                    self._local_tables.popitem(last=False)
+            return known[1]
 
     def _local(self, table: pa.Table, columns: tuple[Column, ...]) -> DataFrame:
         exact = cast_table(table, columns)

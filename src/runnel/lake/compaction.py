@@ -6,6 +6,7 @@ What was folded away stays until `expiry` lets it go; change files among it stil
 
 from __future__ import annotations
 
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -97,15 +98,17 @@ def _added_up(table: pa.Table, keys: list[str], sums: list[str]) -> pa.Table:
     added = grouped.group_by(keys).aggregate([*((name, "sum") for name in sums), (_ROW, "min")])
     first = table.select(keys).take(added[f"{_ROW}_min"])
     total = {
-        name: pc.fill_null(added[f"{name}_sum"].cast(table.schema.field(name).type), _zero(table, name))
+        name: pc.fill_null(
+            added[f"{name}_sum"].cast(table.schema.field(name).type), _zero(table.schema.field(name).type)
+        )
         for name in sums
     }
     columns = [total[name] if name in total else first[name] for name in table.column_names]
     return pa.table(columns, schema=table.schema)
 
 
-def _zero(table: pa.Table, name: str) -> pa.Scalar:
-    return pa.scalar(0).cast(table.schema.field(name).type)
+def _zero(type_: pa.DataType) -> pa.Scalar:
+    return pa.scalar(Decimal(0) if pa.types.is_decimal(type_) else 0, type_)
 
 
 def _nested(column: pa.ChunkedArray) -> bool:
@@ -120,7 +123,7 @@ def _numbered(column: pa.ChunkedArray) -> pa.Array:
 def _any_non_zero(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
     mask = None
     for column in columns:
-        one = pc.not_equal(column, pa.scalar(0).cast(column.type))
+        one = pc.not_equal(column, _zero(column.type))
         mask = one if mask is None else pc.or_(mask, one)
     return mask
 

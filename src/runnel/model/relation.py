@@ -101,7 +101,9 @@ def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] 
                 hint="choose a name that does not begin with '__' or '_runnel' and is none of " + ", ".join(RESERVED),
             )
         if name in seen:
-            raise Terminal("RUNNEL-COLUMN-TWICE", f"{owner}: two columns are named {column.name!r}", hint="rename one of them")
+            raise Terminal(
+                "RUNNEL-COLUMN-TWICE", f"{owner}: two columns are named {column.name!r}", hint="rename one of them"
+            )
         seen.add(name)
     for part in key:
         if part.lower() not in seen:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import Inputs, Pending
-from runnel.model.program import quote
 from runnel.model.program import name as input_name
+from runnel.model.program import quote
 from runnel.model.relation import WEIGHT
 from runnel.pipeline.maintain import materialise, recompute_sql
 

@@ -57,21 +57,21 @@ def compact(
         if not run or (all_files and len(run) < 2):
             continue
         reach("compaction:planned")
-        new = _fold(runtime, relation, run)
+        new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)))
         reach("compaction:written")
         if compaction.publish(runtime.lake, relation, run, new) is not None:
             relations, files, size = relations + 1, files + len(run), size + sum(file.bytes for file in new)
     return Upkept(relations, files, size)
 
 
-def _fold(runtime: Runtime, relation: Relation, run: tuple[DataFile, ...]) -> list[NewFile]:
+def _fold(runtime: Runtime, relation: Relation, run: tuple[DataFile, ...], *, from_start: bool) -> list[NewFile]:
     lake = runtime.lake
     if sum(file.rows for file in run) <= DRIVER_ROWS:
-        folded = compaction.fold(relation, lake.read(relation, run))
+        folded = compaction.fold(relation, lake.read(relation, run), from_start=from_start)
         return [lake.write(relation, folded)] if folded.num_rows else []
     name = f"{relation.name}__stored_old"
     order = relation.key or tuple(c.name for c in relation.columns[:1])
-    sql = compaction.fold_sql(relation, quote(name))
+    sql = compaction.fold_sql(relation, quote(name), from_start=from_start)
     paths = runtime.engine.write(
         sql, {name: stored(relation, run)}, lake.arrow_schema(relation), lake.folder(relation.name), order
     )

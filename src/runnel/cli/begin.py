@@ -1,0 +1,73 @@
+"""Commands to begin with: demo, init, check, bench."""
+
+from __future__ import annotations
+
+from pathlib import Path  # noqa: TC003 - typer reads the annotations
+from typing import Annotated
+
+import typer
+
+from runnel.cli.check import check_project
+from runnel.cli.invocation import tell
+from runnel.cli.opening import ENGINE, chosen_engine
+from runnel.cli.skeleton import write_project
+from runnel.cli.terminal import log, progress
+from runnel.errors import NOT_FINE, UsageError
+
+
+def demo(
+    seconds: Annotated[float, typer.Option(help="How long the shop changes.", metavar="N", min=0)] = 20.0,
+    engine: Annotated[str, typer.Option(help="What computes the views.")] = "spark",
+    seed: Annotated[int, typer.Option(help="Another seed makes other changes.")] = 7,
+) -> None:
+    """Make a shop that changes all the time, keep 5 views of it, and verify them at the end."""
+    if engine != "spark":
+        raise UsageError("RUNNEL-ENGINE-UNKNOWN", f"there is no engine {engine!r}", hint="use --engine spark")
+    from runnel.demo import run_demo
+
+    if not run_demo(seconds, engine=chosen_engine(), seed=seed):
+        raise typer.Exit(NOT_FINE)
+
+
+def init(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
+    """Write a commented project that runs."""
+    for name in write_project(folder):
+        typer.echo(f"wrote {folder / name}")
+    typer.echo(f"try: runnel run --once --project {folder}")
+
+
+def check(ctx: typer.Context) -> None:
+    """Parse, compile and connect; tell every problem at once, with file, line and hint."""
+    with progress("checking"):
+        found = check_project(ctx.obj.folder)
+    for problem in found.problems:
+        tell(problem, debug=ctx.obj.debug)
+    for name in found.unchecked:
+        log.warning("view %s is not checked: what it reads has a problem", name)
+    for name, strategy in found.strategies.items():
+        typer.echo(f"view {name}: {strategy}")
+    if found.problems:
+        count = len(found.problems)
+        typer.echo(f"{count} problem{'' if count == 1 else 's'}", err=True)
+        raise typer.Exit(NOT_FINE)
+    typer.echo("no problems")
+
+
+def bench(
+    name: Annotated[str, typer.Argument(help="Which benchmark: dashboard.")],
+    base: Annotated[int, typer.Option(help="Rows of events to begin with.", metavar="N", min=1)] = 1_000_000,
+    changes: Annotated[int, typer.Option(help="Changes per epoch.", metavar="D", min=1)] = 1_000,
+    epochs: Annotated[int, typer.Option(help="Measured epochs.", metavar="E", min=1)] = 10,
+    report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.", metavar="FILE")] = None,
+) -> None:
+    """Run a published benchmark: warm epochs beside the full recompute of the same views."""
+    from runnel.bench import BENCHMARKS, Load, run_benchmark
+
+    if name not in BENCHMARKS:
+        raise UsageError(
+            "RUNNEL-BENCH-UNKNOWN", f"there is no benchmark {name!r}", hint=f"there is {', '.join(BENCHMARKS)}"
+        )
+    if chosen_engine() is not None:
+        raise UsageError("RUNNEL-ENGINE-UNKNOWN", "the benchmarks run on Spark", hint=f"unset {ENGINE}")
+    if not run_benchmark(name, Load(base, changes, epochs), report):
+        raise typer.Exit(NOT_FINE)

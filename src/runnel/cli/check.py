@@ -1,0 +1,252 @@
+"""`runnel check`: every problem of a project at once, in settings, SQL, sources and views; the state is only read.
+
+What cannot be judged because something it needs is wrong itself is not reported twice.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from runnel import config
+from runnel.cli.opening import engine_of
+from runnel.compiler import TableStatement, ViewStatement, compile_view, parse_statements
+from runnel.config import Config, Project, Source, SqlFile, State
+from runnel.config.document import Document
+from runnel.connectors import open_source
+from runnel.errors import Problems, RunnelError, Terminal
+from runnel.lake.lake import Lake
+from runnel.model.relation import Kind, Relation, check_columns
+from runnel.pipeline.definitions import check_properties
+from runnel.project.sync import statements
+
+if TYPE_CHECKING:
+    from runnel.compiler import Statement
+    from runnel.engine.base import Engine
+
+ANYTHING = "*"
+FOLDERS = ("tables", "views")
+_SEMICOLON = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|--[^\n]*|/\*.*?\*/|(;)", re.DOTALL)
+_DEFINED = re.compile(
+    r"\bCREATE\s+(?:OR\s+REPLACE\s+)?(?:MATERIALIZED\s+VIEW|VIEW|TABLE)\s+(?:IF\s+NOT\s+EXISTS\s+)?([\w.`]+)",
+    re.IGNORECASE,
+)
+
+
+@dataclass
+class Checkup:
+    """What a check has found so far; `suspects` are names that are missing because of a problem already told."""
+
+    problems: list[RunnelError] = field(default_factory=list)
+    suspects: set[str] = field(default_factory=set)
+    relations: dict[str, Relation] = field(default_factory=dict)
+    strategies: dict[str, str] = field(default_factory=dict)
+    unchecked: list[str] = field(default_factory=list)
+
+    def note(self, error: RunnelError) -> None:
+        """Take a problem, or each of several."""
+        self.problems.extend(error.problems if isinstance(error, Problems) else (error,))
+
+
+def check_project(folder: Path) -> Checkup:
+    """Check everything that can be checked; raise only where there is no project at all."""
+    found = Checkup()
+    settings = _settings(folder, found)
+    tables, views = _read_statements(settings, found)
+    _add_stored(settings, found)
+    _add_sources(settings, found)
+    for table in tables:
+        _add_table(table, found)
+    engine = engine_of(settings)
+    try:
+        _compile_all(engine, views, found)
+    finally:
+        engine.close()
+    return found
+
+
+def _settings(folder: Path, found: Checkup) -> Config:
+    """Load the settings; when they are wrong, still give the SQL files, so that those are checked as well."""
+    try:
+        return config.load(folder)
+    except Problems as wrong:
+        found.note(wrong)
+    sources = _sound_sources(folder, found)
+    return Config(folder, Project(folder.resolve().name), State("", ""), sources=sources, sql_files=_sql_files(folder))
+
+
+def _sound_sources(folder: Path, found: Checkup) -> tuple[Source, ...]:
+    """Give the sources that the problems of runnel.toml do not touch; tables of the others are unknown for now."""
+    try:
+        text = (folder / config.FILE).read_text(encoding="utf-8-sig")
+        document = Document(config.FILE, text, os.environ)
+    except (OSError, UnicodeDecodeError, RunnelError):
+        found.suspects.add(ANYTHING)
+        return ()
+    wrong = {problem.place for problem in found.problems}
+    sound = []
+    for name, values in document.section(("sources",)).items():
+        keys = values if isinstance(values, dict) else {}
+        path = ("sources", name)
+        places = {key: document.place((*path, key)) for key in keys}
+        if keys.get("type") not in config.SOURCE_TYPES or wrong & {document.place(path), *places.values()}:
+            found.suspects.add(ANYTHING)
+            continue
+        settings = {key: value for key, value in keys.items() if key != "type"}
+        sound.append(Source(name, keys["type"], settings, document.place(path), places))
+    return tuple(sound)
+
+
+def _sql_files(folder: Path) -> tuple[SqlFile, ...]:
+    files = []
+    for path in (path for room in FOLDERS for path in sorted((folder / room).glob("*.sql"))):
+        try:
+            files.append(SqlFile(path.relative_to(folder).as_posix(), path.read_text(encoding="utf-8-sig")))
+        except (OSError, UnicodeDecodeError):
+            continue  # loading the settings has told it already
+    return tuple(files)
+
+
+def _read_statements(settings: Config, found: Checkup) -> tuple[list[TableStatement], list[ViewStatement]]:
+    """Read every SQL file; of a statement with a mistake, remember which name it would have defined."""
+    try:
+        return statements(settings)
+    except Problems as wrong:
+        found.note(wrong)
+    read: list[Statement] = []
+    for file in settings.sql_files:
+        for piece in _pieces(file.text):
+            try:
+                read.extend(parse_statements(piece, str(file.path)))
+            except RunnelError:
+                found.suspects.update(name.replace("`", "").lower() for name in _DEFINED.findall(piece))
+    kept = _named_once(read, found)
+    return [s for s in kept if isinstance(s, TableStatement)], [s for s in kept if isinstance(s, ViewStatement)]
+
+
+def _named_once(read: list[Statement], found: Checkup) -> list[Statement]:
+    """Keep the first statement of each name; tell the others unless that is done."""
+    first: dict[str, Statement] = {}
+    told = {problem.place for problem in found.problems}
+    for statement in read:
+        other = first.setdefault(statement.name.lower(), statement)
+        if other is not statement and statement.place not in told:
+            message = f"{statement.name!r} is defined twice, first at {other.place}"
+            found.note(Terminal("RUNNEL-NAME-TWICE", message, place=statement.place, hint="rename one of them"))
+    return list(first.values())
+
+
+def _pieces(text: str) -> list[str]:
+    """Give each statement alone, moved by blank lines and spaces to where it stands, so that places stay right."""
+    ends = [found.end() for found in _SEMICOLON.finditer(text) if found.group(1)]
+    pieces = []
+    for start, end in pairwise([0, *ends, len(text)]):
+        before = text[:start]
+        pieces.append("\n" * before.count("\n") + " " * (start - before.rfind("\n") - 1) + text[start:end])
+    return pieces
+
+
+def _add_stored(settings: Config, found: Checkup) -> None:
+    """Count in tables that the state holds already; a state that is not there yet is not made."""
+    catalog = str(config.reveal(settings.state.catalog))
+    if not catalog or (catalog.startswith("sqlite:") and not Path(catalog.removeprefix("sqlite:")).exists()):
+        return
+    try:
+        lake = Lake.open(catalog, settings.state.data)
+    except RunnelError as error:
+        if error.code != "RUNNEL-CATALOG-MISSING":
+            found.note(error)
+        return
+    try:
+        stored = lake.snapshot().relations.values()
+        found.relations.update({r.name: r for r in stored if r.kind is Kind.TABLE})
+    finally:
+        lake.close()
+
+
+def _add_sources(settings: Config, found: Checkup) -> None:
+    for source in settings.sources:
+        if source.type == "managed":
+            continue
+        try:
+            connector = open_source(source, settings.folder)
+            try:
+                for info in connector.tables():
+                    name = f"{source.name}.{info.name}"
+                    found.relations[name] = Relation(name, Kind.TABLE, info.columns, info.key)
+            finally:
+                connector.close()
+        except RunnelError as error:
+            error.place = error.place or source.place
+            found.note(error)
+            found.suspects.add(ANYTHING)
+
+
+def _add_table(table: TableStatement, found: Checkup) -> None:
+    try:
+        check_columns(table.name, table.columns, table.key)
+    except RunnelError as error:
+        error.place = error.place or table.place
+        found.note(error)
+        found.suspects.add(table.name.lower())
+        return
+    found.relations[table.name] = Relation(table.name, Kind.TABLE, table.columns, table.key)
+
+
+def _compile_all(engine: Engine, views: list[ViewStatement], found: Checkup) -> None:
+    """Compile views in rounds, whatever order the files have: one that reads another waits for it."""
+    todo = list(views)
+    while todo:
+        failed: list[tuple[ViewStatement, RunnelError]] = []
+        for view in todo:
+            try:
+                _compile(engine, view, found)
+            except RunnelError as error:
+                failed.append((view, error))
+        if len(failed) == len(todo):
+            _note_failed(failed, found)
+            return
+        todo = [view for view, _ in failed]
+
+
+def _compile(engine: Engine, view: ViewStatement, found: Checkup) -> None:
+    properties = check_properties(view.name, view.properties, view.place)
+    mode = properties.get("mode", "auto")
+    program = compile_view(view.name, view.sql, found.relations, engine.analyse, mode, view.place)
+    check_columns(view.name, program.columns)
+    found.relations[view.name] = program.relation
+    found.strategies[view.name] = program.strategy.value
+
+
+def _note_failed(failed: list[tuple[ViewStatement, RunnelError]], found: Checkup) -> None:
+    """Tell each view's own problem; a view that only waits for something told already is left unchecked."""
+    waiting = {view.name.lower(): (view, error) for view, error in failed}
+    views = set(waiting)
+
+    def excused(error: RunnelError) -> bool:
+        missing = _missing(error)
+        return missing is not None and (missing in told or (ANYTHING in told and missing not in views))
+
+    told = set(found.suspects)
+    for name, (view, error) in list(waiting.items()):
+        if _missing(error) not in views and not excused(error):
+            error.place = error.place or view.place
+            found.note(error)
+            told.add(name)
+            del waiting[name]
+    while free := [name for name, (_, error) in waiting.items() if excused(error)]:
+        told.update(free)
+        found.unchecked.extend(waiting.pop(name)[0].name for name in free)
+    for view, error in waiting.values():
+        message = f"view {view.name} reads {_missing(error)!r}, which in the end reads {view.name}"
+        found.note(Terminal("RUNNEL-VIEW-CYCLE", message, place=error.place or view.place, hint="break the cycle"))
+
+
+def _missing(error: RunnelError) -> str | None:
+    """Give the name of the table that was not found, if that is the problem."""
+    named = re.search(r"'([^']+)'", error.message) if error.code == "RUNNEL-VIEW-TABLE" else None
+    return named.group(1).lower() if named else None

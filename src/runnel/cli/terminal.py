@@ -1,0 +1,87 @@
+"""What a command shows and where: tables and progress on a terminal, plain lines elsewhere. Logging is set up here only."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.logging import RichHandler
+from rich.table import Table
+
+from runnel.cli.values import cell_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from typing import Any
+
+WIDE = 100_000
+log = logging.getLogger("runnel")
+
+
+def out() -> Console:
+    """Give the console of answers (stdout); away from a terminal it never wraps nor cuts."""
+    return _console(stderr=False)
+
+
+def err() -> Console:
+    """Give the console of everything that is not the answer (stderr)."""
+    return _console(stderr=True)
+
+
+def _console(*, stderr: bool) -> Console:
+    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = WIDE
+    return console
+
+
+def set_up_logging(*, debug: bool) -> None:
+    """Send runnel's log to stderr: pleasant on a terminal, one dated line per message elsewhere."""
+    console = err()
+    handler: logging.Handler
+    if console.is_terminal:
+        handler = RichHandler(console=console, show_path=False, show_level=False, log_time_format="%H:%M:%S")
+        handler.setFormatter(logging.Formatter("%(message)s"))
+    else:
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.handlers[:] = [handler]
+    log.setLevel(logging.DEBUG if debug else logging.INFO)
+    log.propagate = False
+
+
+@contextmanager
+def progress(text: str) -> Iterator[Callable[[str], None]]:
+    """Show that something is going on: a spinner on a terminal, log lines elsewhere; what it gives changes the text."""
+    console = err()
+    if not console.is_terminal:
+        yield log.info
+        return
+    with console.status(text) as spinner:
+        yield spinner.update
+
+
+def rows_table(names: Sequence[str], rows: Iterable[dict[str, Any]]) -> Table:
+    """Lay rows out as a table, numbers to the right."""
+    listed = list(rows)
+    table = Table()
+    for name in names:
+        values = [row[name] for row in listed if row[name] is not None]
+        number = bool(values) and not any(isinstance(v, str | bytes | bool | dict | list) for v in values)
+        table.add_column(name, justify="right" if number else "left", overflow="fold")
+    for row in listed:
+        table.add_row(*[cell_text(row[name]) for name in names])
+    return table
+
+
+def facts_table(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
+    """Lay facts out under a title; None is left blank."""
+    table = Table(title=title, title_justify="left")
+    for name in names:
+        table.add_column(name, overflow="fold")
+    for row in rows:
+        table.add_row(*["" if value is None else str(value) for value in row])
+    return table

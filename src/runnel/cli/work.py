@@ -1,0 +1,168 @@
+"""Commands that change the state: run, verify (with --repair), refresh, compact."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from runnel.cli.answers import check_exists
+from runnel.cli.opening import chosen_engine, opened
+from runnel.cli.terminal import log, out, progress
+from runnel.cli.values import json_text
+from runnel.errors import NOT_FINE
+from runnel.project.project import open_project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from pathlib import Path
+    from types import FrameType
+
+    from runnel.pipeline.step import Taken
+    from runnel.project import Project
+    from runnel.verify import Report
+
+ABANDONED = 130
+LISTED = 20
+
+
+def run(
+    ctx: typer.Context,
+    *,
+    once: Annotated[bool, typer.Option("--once", help="Stop when everything that waits is taken in.")] = False,
+) -> None:
+    """Capture, maintain and deliver: the main job. Ctrl-C and SIGTERM end it after the epoch it is in."""
+    job = Job(ctx.obj.folder, once=once)
+    before = {number: signal.signal(number, job.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        job.work()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+class Job:
+    """A run in a thread of its own, so that the main thread is free for signals whatever Spark does."""
+
+    def __init__(self, folder: Path, *, once: bool) -> None:
+        """Keep what is to be done."""
+        self._folder, self._once = folder, once
+        self._project: Project | None = None
+        self._stopping = threading.Event()
+        self._failed: list[BaseException] = []
+
+    def work(self) -> None:
+        """Run until done or stopped; raise what the run raised."""
+        thread = threading.Thread(target=self._run, name="runnel-run", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(0.1)
+            if self._stopping.is_set() and self._project is not None:
+                self._project.stop()
+        if self._failed:
+            raise self._failed[0]
+
+    def on_signal(self, number: int, frame: FrameType | None) -> None:
+        """Stop after the epoch; asked again, leave at once: what is not committed is taken again next time."""
+        if self._stopping.is_set():
+            log.warning("abandoned; nothing half-done is visible")
+            sys.stderr.flush()
+            os._exit(ABANDONED)
+        self._stopping.set()
+        log.info("%s: ending after this epoch; once more to leave at once", signal.Signals(number).name)
+
+    def _run(self) -> None:
+        try:
+            with open_project(self._folder, engine=chosen_engine(), sync=False) as project:
+                for warning in project.config.warnings:
+                    log.warning("%s", warning)
+                if self._stopping.is_set():
+                    return
+                self._project = project
+                with progress("starting") as say:
+                    project.run(once=self._once, on_epoch=_teller(say))
+                log.info("stopped at epoch %s", project.runtime.lake.head())
+        except BaseException as error:
+            self._failed.append(error)
+
+
+def _teller(say: Callable[[str], None]) -> Callable[[Taken], None]:
+    def tell(taken: Taken) -> None:
+        slowest = max((view.milliseconds for view in taken.results), default=0.0)
+        rows = sum(view.rows for view in taken.results)
+        say(f"epoch {taken.epoch}: {taken.rows_in} rows in, {rows} view rows out, slowest view {slowest:.0f} ms")
+        for view in taken.results:
+            if view.error:
+                log.error("view %s stopped at its frontier: %s", view.view, view.error)
+
+    return tell
+
+
+def verify(
+    ctx: typer.Context,
+    views: Annotated[list[str] | None, typer.Argument(help="All views where none is named.")] = None,
+    sample: Annotated[int | None, typer.Option(help="Compare one row in N.", metavar="N", min=1)] = None,
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Recompute a view that is wrong, and verify again.")] = False,
+) -> None:
+    """Recompute views from their own SQL and compare as bags; exit 1 on any difference."""
+    names = views or []
+    wrong = 0
+    with opened(ctx.obj.folder) as project:
+        check_exists(project, names)
+        for name in names or list(project.runtime.lake.snapshot().views):
+            report = _verified(project, name, sample)
+            _print_report(report)
+            if not report.ok and repair:
+                report = _repaired(project, name, sample)
+                _print_report(report)
+            wrong += not report.ok
+    if wrong:
+        raise typer.Exit(NOT_FINE)
+
+
+def _verified(project: Project, name: str, sample: int | None) -> Report:
+    with progress(f"verifying {name}"):
+        return project.verify(name, sample=sample)
+
+
+def _repaired(project: Project, name: str, sample: int | None) -> Report:
+    epoch = project.refresh(name, full=True)
+    typer.echo(f"{name}: repaired by a full recompute at epoch {epoch}")
+    return _verified(project, name, sample)
+
+
+def _print_report(report: Report) -> None:
+    out().print(str(report), style=None if report.ok else "bold red")
+    for mark, what, rows in (("-", "missing", report.missing), ("+", "unexpected", report.unexpected)):
+        for row in rows[:LISTED]:
+            typer.echo(f"  {mark} {what} {json_text(row)}")
+        if len(rows) > LISTED:
+            typer.echo(f"  {mark} and {len(rows) - LISTED} more {what}")
+
+
+def refresh(
+    ctx: typer.Context,
+    view: str,
+    *,
+    full: Annotated[bool, typer.Option("--full", help="Recompute from scratch.")] = False,
+) -> None:
+    """Bring a view (and the views it reads) up to date now."""
+    with opened(ctx.obj.folder) as project, progress(f"refreshing {view}"):
+        epoch = project.refresh(view, full=full)
+        name = project.view(view).name
+    typer.echo(f"{name}: at epoch {epoch}" + (", recomputed in full" if full else ""))
+
+
+def compact(ctx: typer.Context) -> None:
+    """Fold each relation's signed rows into one sorted run, and forget epochs that are no longer kept."""
+    with opened(ctx.obj.folder, sync=False) as project, progress("compacting"):
+        done = project.compact()
+    typer.echo(f"folded {done.files_folded} files of {done.relations} relations, wrote {done.bytes_written} bytes")
+    if done.expired is not None:
+        gone = done.expired
+        typer.echo(f"forgot {gone.snapshots} epochs, deleted {gone.files} files of {gone.bytes} bytes")

@@ -1,0 +1,142 @@
+"""The DuckDB engine runs Spark's SQL over rows, files and derived inputs, and gives Spark's types."""
+
+from __future__ import annotations
+
+import datetime
+from concurrent.futures import ThreadPoolExecutor
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.dialect import to_duckdb
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.errors import Terminal
+from runnel.model import types
+from runnel.model.relation import Column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runnel.engine.base import Input
+
+EVERY_TYPE = [
+    "boolean",
+    "tinyint",
+    "smallint",
+    "int",
+    "bigint",
+    "float",
+    "double",
+    "string",
+    "binary",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "decimal(38,10)",
+    "array<int>",
+    "map<string,bigint>",
+    "struct<a:int,b:array<struct<c:string>>>",
+]
+
+
+@pytest.fixture
+def engine() -> Iterator[DuckDbEngine]:
+    """Give a fresh engine."""
+    engine = DuckDbEngine(threads=1)
+    yield engine
+    engine.close()
+
+
+def columns(**named: str) -> tuple[Column, ...]:
+    """Write columns as keyword arguments."""
+    return tuple(Column(name, types.parse(type_)) for name, type_ in named.items())
+
+
+def test_every_type_is_analysed_as_itself(engine: DuckDbEngine) -> None:
+    given = tuple(Column(f"c{i}", types.parse(t)) for i, t in enumerate(EVERY_TYPE))
+    assert engine.analyse("SELECT * FROM `t`", {"t": given}) == given
+
+
+def test_results_are_cast_to_the_columns_asked_for(engine: DuckDbEngine) -> None:
+    table = pa.table({"a": pa.array([1, 2], pa.int64())})
+    rows = engine.rows(
+        "SELECT sum(a) AS s FROM `t`", {"t": Rows(table, columns(a="bigint"))}, columns(s="decimal(20,2)")
+    )
+    assert rows.to_pylist() == [{"s": Decimal("3.00")}]
+    assert engine.rows("SELECT sum(a) AS s FROM `t`", {"t": Rows(table, columns(a="bigint"))}).schema.types == [
+        pa.int64()
+    ]
+
+
+def test_derived_inputs_may_come_in_any_order(engine: DuckDbEngine) -> None:
+    inputs: dict[str, Input] = {
+        "b": Derived("SELECT a + 1 AS b FROM `a`", ("a",)),
+        "a": Derived("SELECT a * 2 AS a FROM `t`", ("t",)),
+        "t": Rows(pa.table({"a": [3]}), columns(a="bigint")),
+    }
+    assert engine.rows("SELECT b FROM `b`", inputs).to_pylist() == [{"b": 7}]
+
+
+def test_written_files_are_read_back_with_field_ids_and_missing_columns_as_null(
+    engine: DuckDbEngine, tmp_path: Path
+) -> None:
+    source = {"t": Rows(pa.table({"a": [2, 1], "w": [1, -1]}), columns(a="bigint", w="bigint"))}
+    schema = pa.schema([pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "7"}), pa.field("w", pa.int64())])
+    (path,) = engine.write("SELECT a, w FROM `t`", source, schema, str(tmp_path / "new"), order=["a"])
+    stored = pq.ParquetFile(path)
+    assert stored.read().column("a").to_pylist() == [1, 2]
+    assert (stored.schema_arrow.field("a").metadata or {})[b"PARQUET:field_id"] == b"7"
+    files = {"f": Files((path,), columns(a="bigint", w="bigint", later="string"))}
+    assert engine.rows("SELECT a, later FROM `f` WHERE w > 0", files).to_pylist() == [{"a": 2, "later": None}]
+
+
+def test_no_files_are_an_empty_table_and_no_rows_make_no_file(engine: DuckDbEngine, tmp_path: Path) -> None:
+    files = {"f": Files((), columns(a="bigint"))}
+    assert engine.rows("SELECT count(*) AS n FROM `f`", files).to_pylist() == [{"n": 0}]
+    assert engine.write("SELECT a FROM `f`", files, pa.schema([("a", pa.int64())]), str(tmp_path)) == []
+
+
+def test_a_wrong_query_is_a_terminal_error_of_one_line(engine: DuckDbEngine) -> None:
+    with pytest.raises(Terminal) as caught:
+        engine.analyse("SELECT nothing FROM `t`", {"t": columns(a="int")})
+    assert caught.value.code == "RUNNEL-ENGINE-SQL"
+    assert "\n" not in str(caught.value)
+    with pytest.raises(Terminal):
+        engine.rows("SELECT CAST('x' AS INT) AS a FROM `t`", {"t": Rows(pa.table({"a": [1]}), columns(a="int"))})
+
+
+@pytest.mark.parametrize(
+    ("sql", "rows"),
+    [
+        ("SELECT /*+ BROADCAST(o) */ o.a FROM `t` AS o LEFT SEMI JOIN `t` AS d ON o.a <=> d.a", [(1,), (2,), (None,)]),
+        ("SELECT o.a FROM `t` AS o LEFT ANTI JOIN `t` AS d ON o.a = d.a", [(None,)]),
+        ("SELECT a, n FROM `t` LATERAL VIEW explode(sequence(1, a)) c AS n", [(1, 1), (2, 1), (2, 2)]),
+        ("SELECT s FROM (SELECT 1 AS a) LATERAL VIEW explode(array(-1, 1)) c AS s", [(-1,), (1,)]),
+        ("SELECT 7 div 2 AS q, -7 div 2 AS r, 7 / 2 AS s", [(3, -3, 3.5)]),
+        ("SELECT count_if(a > 9) AS n, count(a, a) AS m, std(a) AS d FROM `t` WHERE a IS NOT NULL", [(0, 2, 0.5**0.5)]),
+        ("SELECT try_cast('x' AS INT) AS a, CAST(2.5 AS INT) AS b, 'it''s' AS c", [(None, 3, "it's")]),
+        ("SELECT date_add(DATE'2024-01-31', 1) AS d", [(datetime.date(2024, 2, 1),)]),
+    ],
+)
+def test_spark_sql_means_the_same_here(engine: DuckDbEngine, sql: str, rows: list[tuple[object, ...]]) -> None:
+    result = engine.rows(sql, {"t": Rows(pa.table({"a": pa.array([1, 2, None], pa.int64())}), columns(a="bigint"))})
+    found = [tuple(row.values()) for row in result.to_pylist()]
+    assert sorted(found, key=repr) == sorted(rows, key=repr)
+
+
+def test_casts_inside_casts_are_all_strict() -> None:
+    assert "TRY_CAST" not in to_duckdb("SELECT CAST(CAST(a AS INT) + CAST('1' AS INT) AS BIGINT) AS b FROM `t`")
+
+
+def test_threads_do_not_see_each_others_inputs(engine: DuckDbEngine) -> None:
+    def run(value: int) -> object:
+        table = pa.table({"a": pa.array([value], pa.int64())})
+        return engine.rows("SELECT a FROM `t`", {"t": Rows(table, columns(a="bigint"))}).to_pylist()[0]["a"]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(40))) == list(range(40))

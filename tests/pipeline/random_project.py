@@ -1,0 +1,78 @@
+"""Random views and changes through a whole project: lake, transactions, epochs, deferred refreshes, compaction, verify."""
+
+from __future__ import annotations
+
+import random
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+import runnel
+from runnel.model import types
+from runnel.model.relation import WEIGHT
+from runnel.pipeline import definitions, upkeep
+from tests.compiler.random_views import random_case
+
+if TYPE_CHECKING:
+    from runnel.engine.base import Engine
+    from runnel.model.relation import Relation
+    from runnel.project import Project
+    from tests.compiler.random_views import Batch
+
+
+def check_project(engine: Engine, seed: int) -> int:
+    """Play the case of a seed; after every epoch every view equals its query. Give the number of comparisons."""
+    case, rng = random_case(seed), random.Random(seed)
+    project = runnel.memory(engine=engine)
+    tables = {table.name: table for table in case.tables}
+    for table in case.tables:
+        definitions.create_table(project.runtime, table.name, table.columns, table.key)
+    _apply(project, tables, case.start)
+    for name, sql in case.views:
+        project.create_view(name, sql, refresh=rng.choice(("immediate", "immediate", "manual")))
+    checks = _check(project, seed, "start")
+    for number, batch in enumerate(case.batches, 1):
+        _apply(project, tables, batch)
+        if rng.random() < 0.3:
+            upkeep.compact(project.runtime, project.runtime.lake.snapshot(), all_files=rng.random() < 0.5)
+        checks += _check(project, seed, f"batch {number}")
+    project.refresh()
+    checks += _check(project, seed, "refreshed")
+    project.runtime.engine = _Kept()
+    project.close()
+    return checks
+
+
+class _Kept:
+    """Stands in for the engine while a project is closed, so that the next case can go on using it."""
+
+    name = "kept"
+
+    def close(self) -> None:
+        """Do nothing."""
+
+
+def _apply(project: Project, tables: dict[str, Relation], batch: Batch) -> None:
+    with project.transaction() as tx:
+        for name, rows in batch.items():
+            if rows:
+                tx.apply(name, _signed(tables[name], rows))
+
+
+def _signed(table: Relation, rows: list[tuple[tuple[object, ...], int]]) -> pa.Table:
+    arrays = [
+        pa.array([row[at] for row, _ in rows], types.to_arrow(column.type)) for at, column in enumerate(table.columns)
+    ]
+    weights = pa.array([weight for _, weight in rows], pa.int64())
+    return pa.Table.from_arrays([*arrays, weights], names=[*[c.name for c in table.columns], WEIGHT])
+
+
+def _check(project: Project, seed: int, what: str) -> int:
+    for view in project.status().views:
+        if view.error:
+            message = f"seed {seed}, {what}: {view.name} failed: {view.error}"
+            raise AssertionError(message)
+    reports = project.verify_all()
+    for report in reports:
+        assert report.ok, f"seed {seed}, {what}: {report}\n{report.missing[:3]}\n{report.unexpected[:3]}"
+    return len(reports)

@@ -1,0 +1,45 @@
+"""Maintained equals recomputed through a whole project, on both engines."""
+
+from __future__ import annotations
+
+import os
+import random
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runnel.engine.duckdb import DuckDbEngine
+from tests.compiler.harness import check_case
+from tests.pipeline.random_project import check_project
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runnel.engine.base import Engine
+    from runnel.engine.spark import SparkEngine
+
+SEED = int(os.environ.get("RUNNEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
+CASES = int(os.environ.get("RUNNEL_CASES", "300"))
+
+
+def _play(check: Callable[[Engine, int], int], engine: Engine, wanted: int) -> None:
+    print(f"RUNNEL_SEED={SEED}, {wanted} checks on {engine.name}")
+    checks, seed = 0, SEED
+    while checks < wanted:
+        checks += check(engine, seed)
+        seed += 1
+    print(f"{checks} checks in {seed - SEED} cases")
+
+
+def test_random_projects_stay_right() -> None:
+    _play(check_project, DuckDbEngine(threads=1), max(60, CASES // 5))
+
+
+@pytest.mark.spark
+def test_random_views_stay_right_on_spark(spark_engine: SparkEngine) -> None:
+    _play(check_case, spark_engine, max(30, CASES // 10))
+
+
+@pytest.mark.spark
+def test_random_projects_stay_right_on_spark(spark_engine: SparkEngine) -> None:
+    _play(check_project, spark_engine, max(10, CASES // 40))
