@@ -92,7 +92,7 @@ def _set_up(project: Project) -> dict[int, dict[str, object]]:
 
 def _change(project: Project, rng: random.Random, live: dict[int, dict[str, object]], number: int) -> None:
     """Insert, update and delete a few rows; the table keeps its size."""
-    new = {"id": ROWS + number, "shop": rng.randrange(20), "cost": rng.randrange(100)}
+    new: dict[str, object] = {"id": ROWS + number, "shop": rng.randrange(20), "cost": rng.randrange(100)}
     gone, changed = rng.sample(sorted(live), 2)
     with project.transaction() as tx:
         tx.insert("events", [new])

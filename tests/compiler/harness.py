@@ -111,6 +111,9 @@ class Maintained:
         for name, (sql, program) in self.programs.items():
             bound, read = bind(sql, {n: r for n, r in self.relations.items() if "#" not in n})
             expected = self.engine.rows(bound, self._inputs([(n, "rows") for n in read]), program.columns)
+            if self.engine.name == "spark":
+                tables = {f"{n}__rows": self.relations[n].rows for n in read}
+                assert program.columns == self.engine.analyse(bound, tables), f"{what}, view {name}: types\n{sql}"
             problem = difference(self.rows(name), expected, program.columns, loose=self.engine.name != "spark")
             assert not problem, f"{what}, view {name} ({program.strategy.value}): {problem}\n{sql}"
             self._check_no_negative(name, what)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import datetime
 import random
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
 
 from runnel.model import types
@@ -62,9 +62,12 @@ def random_case(seed: int) -> Case:
     """Make the case of a seed; the same seed always makes the same case."""
     rng = random.Random(seed)
     tables = tuple(_table(rng, f"t{i + 1}") for i in range(rng.randint(1, 3)))
-    bags = {table.name: _Bag(rng, table) for table in tables}
+    specials = rng.random() < 0.15
+    bags = {table.name: _Bag(rng, table, specials=specials) for table in tables}
     start = {name: bag.change(rng.choice((0, 0, 3, 8, 14))) for name, bag in bags.items()}
-    maker = _Maker(rng, [(t.name, tuple(Named(c.name, _family(c)) for c in t.columns)) for t in tables])
+    maker = _Maker(
+        rng, [(t.name, tuple(Named(c.name, _family(c)) for c in t.columns)) for t in tables], finite=not specials
+    )
     views = []
     for i in range(rng.choice((1, 1, 2, 3))):
         query = maker.query(rng.randint(0, 2), top=True)
@@ -93,10 +96,9 @@ def _family(column: Column) -> str:
 class _Bag:
     """The rows of a table while batches are made, so that only rows that are there are deleted."""
 
-    def __init__(self, rng: random.Random, table: Relation) -> None:
-        self.rng, self.table = rng, table
+    def __init__(self, rng: random.Random, table: Relation, *, specials: bool) -> None:
+        self.rng, self.table, self.specials = rng, table, specials
         self.rows: Counter[Row] = Counter()
-        self.specials = rng.random() < 0.1
 
     def change(self, size: int) -> list[tuple[Row, int]]:
         signed: list[tuple[Row, int]] = []
@@ -167,8 +169,8 @@ class _Maker:
 
     rng: random.Random
     tables: list[tuple[str, tuple[Named, ...]]]
+    finite: bool = True
     names: int = 0
-    ctes: list[str] = field(default_factory=list)
 
     def name(self, prefix: str) -> str:
         self.names += 1
@@ -210,6 +212,9 @@ class _Maker:
             how = self.rng.random()
             if not pairs or how < 0.08:
                 sql += f", {item}" if self.rng.random() < 0.5 else f" CROSS JOIN {item}"
+            elif how < 0.1:
+                a, b = self.rng.choice(pairs)
+                sql += f" LEFT JOIN {item} ON {a.sql} = {b.sql}"
             elif how < 0.2:
                 a, b = self.rng.choice(pairs)
                 sql += f" JOIN {item} ON {a.sql} < {b.sql}"
@@ -297,6 +302,8 @@ class _Maker:
             argument = rng.choice(("*", "1", rng.choice(columns).sql))
             return Named(f"count({argument})" + self._filter(columns), "int")
         number = self.of_family(columns, rng.choice(numbers).family)
+        if top and rng.random() < 0.04:
+            return Named(f"max({number.sql})", number.family, number.exact)
         function = rng.choice(("sum", "sum", "avg", "count_if", "stddev", "var_pop"))
         if function == "count_if":
             return Named(f"count_if({self.predicate(columns)})", "int")
@@ -306,7 +313,8 @@ class _Maker:
             )
         if function == "avg" and number.family == "dec" and not top:
             return Named(f"sum({number.sql})", "dec")
-        if function in ("stddev", "var_pop") and number.family == "dbl":
+        # DuckDB's own spread of doubles fails on infinities.
+        if function in ("stddev", "var_pop") and not (number.exact and (self.finite or number.family != "dbl")):
             return Named(f"avg({number.sql})", "dbl", exact=False)
         family = "dec" if function == "avg" and number.family == "dec" else "dbl"
         return Named(f"{function}({number.sql})" + self._filter(columns), family, exact=False)

@@ -54,6 +54,21 @@ def test_a_wrong_view_is_refused_with_code_place_and_hint(engine: DuckDbEngine, 
     assert "\n" not in str(caught.value)
 
 
+def test_an_unknown_mode_is_refused(engine: DuckDbEngine, shop: Shop) -> None:
+    with pytest.raises(Terminal) as caught:
+        compile_view("v", "SELECT id FROM orders", shop, engine.analyse, mode="incremental ")
+    assert caught.value.code == "RUNNEL-VIEW-MODE"
+
+
+def test_what_only_the_engine_can_refuse_is_said_about_the_users_own_text(engine: DuckDbEngine, shop: Shop) -> None:
+    with pytest.raises(Terminal) as caught:
+        compile_view(
+            "v", "SELECT nosuchfunction(id) AS x FROM orders", shop, engine.analyse, place=Place("v.sql", 4, 2)
+        )
+    assert "nosuchfunction" in caught.value.message.lower()
+    assert str(caught.value.place) == "v.sql:4:2"
+
+
 def test_a_table_of_two_sources_must_be_called_by_its_full_name(engine: DuckDbEngine) -> None:
     two = {name: table(name, "id BIGINT") for name in ("a.t", "b.t")}
     with pytest.raises(Terminal, match=r"could be any of a\.t, b\.t"):

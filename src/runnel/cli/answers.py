@@ -59,9 +59,9 @@ def _print_status(found: Status) -> None:
         ]
         console.print(facts_table("sources", ("source", "position", "waiting", "error"), rows), soft_wrap=False)
     tables = [(t.name, t.rows, t.files, t.bytes) for t in found.tables]
-    console.print(facts_table("tables", ("table", "stored rows", "files", "bytes"), tables), soft_wrap=False)
+    console.print(facts_table("tables", ("table", "stored", "files", "bytes"), tables), soft_wrap=False)
     views = [(v.name, v.strategy, v.refresh, v.frontier, v.behind, v.rows, v.last, v.error) for v in found.views]
-    names = ("view", "strategy", "refresh", "at epoch", "behind", "stored rows", "last", "error")
+    names = ("view", "strategy", "refresh", "epoch", "behind", "stored", "last", "error")
     console.print(facts_table("views", names, views), soft_wrap=False)
 
 

@@ -78,10 +78,12 @@ def rows_table(names: Sequence[str], rows: Iterable[dict[str, Any]]) -> Table:
 
 
 def facts_table(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]]) -> Table:
-    """Lay facts out under a title; None is left blank."""
+    """Lay facts out under a title; None is left blank, and a column of nothing else is left out."""
+    listed = list(rows)
+    kept = [at for at in range(len(names)) if not listed or any(row[at] is not None for row in listed)]
     table = Table(title=title, title_justify="left")
-    for name in names:
-        table.add_column(name, overflow="fold")
-    for row in rows:
-        table.add_row(*["" if value is None else str(value) for value in row])
+    for at in kept:
+        table.add_column(names[at], overflow="fold", no_wrap=at == 0)
+    for row in listed:
+        table.add_row(*["" if row[at] is None else str(row[at]) for at in kept])
     return table

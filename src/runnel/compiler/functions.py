@@ -92,7 +92,12 @@ AGGREGATES = frozenset(
     ]
 )
 
-GENERATORS = frozenset({"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"})
+GENERATORS = frozenset(
+    {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
+)
+
+GRAMMAR = frozenset({"array", "dateadd", "date_add", "datediff", "date_diff", "timestampadd", "timestampdiff"})
+"""Functions whose arguments are more than expressions (`DAY`), or that could be taken for syntax."""
 
 NON_DETERMINISTIC = frozenset(
     [
@@ -156,7 +161,8 @@ def function_name(node: exp.Expr) -> str:
     if known is not None:
         return known
     if isinstance(node, exp.Anonymous):
-        return str(node.this).lower()
+        name = str(node.this).lower()
+        return "now" if name == "unix_timestamp" and not node.expressions else name
     if isinstance(node, exp.Func):
         return node.sql_name().lower()
     return ""

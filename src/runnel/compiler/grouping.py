@@ -185,6 +185,8 @@ def _argument(call: exp.Expr, condition: exp.Expr | None) -> tuple[str, exp.Expr
         function, value = "count", _when(arguments[0], exp.Literal.number(1))
     if condition is not None:
         value = _when(condition, value if value is not None else exp.Literal.number(1))
+    if isinstance(value, exp.Null):
+        value = exp.cast(value, "int")
     return function, value.copy() if value is not None else None
 
 

@@ -7,10 +7,11 @@ sum, and NaN and the infinities are only counted: so deleting a row takes out ju
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from runnel.compiler import moments
 from runnel.compiler.emit import quoted
+from runnel.compiler.sums import TIMES, Partial, Value
 from runnel.model import types
 from runnel.model.relation import WEIGHT
 from runnel.model.types import BIGINT, Decimal, Type
@@ -21,29 +22,6 @@ if TYPE_CHECKING:
 DOUBLE = Type("double")
 WIDEST_SUM = 27
 """Digits of a decimal that can be multiplied by a weight of ten digits without losing any."""
-WIDEST_SQUARE = 13
-_W = f"CAST({quoted(WEIGHT)} AS DECIMAL(10,0))"
-_DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 19}
-
-
-@dataclass(frozen=True)
-class Partial:
-    """One stored sum: its kind and argument make its identity, `sql` is what is summed over the rows of a change."""
-
-    kind: str
-    argument: str
-    type: Type
-    sql: str
-
-
-@dataclass(frozen=True)
-class Value:
-    """A measure's result: its type, and its formula in both dialects, with `{kind}` for each stored sum it reads."""
-
-    type: Type
-    spark: str
-    duckdb: str
-    partials: tuple[Partial, ...]
 
 
 def supported(measure: Measure) -> bool:
@@ -52,11 +30,13 @@ def supported(measure: Measure) -> bool:
         return True
     match measure.type:
         case Decimal(_, precision, scale):
-            wide = WIDEST_SQUARE if measure.function.startswith(("var", "std")) else WIDEST_SUM
-            return precision <= wide and scale >= 0
+            if measure.function == "sum":
+                return scale <= 26
+            if measure.function == "avg":
+                return scale <= 6 or (scale <= 16 and precision - scale <= 18)
+            return precision <= moments.WIDEST_SQUARE
         case Type(name):
-            floats = () if measure.function.startswith(("var", "std")) else types.FLOATS
-            return name in (*types.INTEGERS, *floats)
+            return name in (*types.INTEGERS, *types.FLOATS)
         case None:
             return False
 
@@ -74,7 +54,7 @@ def value(measure: Measure) -> Value:
         case "avg":
             return _avg(measure.argument, measure.type, n)
         case _:
-            return _moment(measure.function, measure.argument, measure.type, n)
+            return moments.value(measure.function, measure.argument, measure.type, n)
 
 
 def _count(argument: str) -> Partial:
@@ -85,7 +65,7 @@ def _sum(argument: str, type_: Type, n: Partial) -> Value:
     a = quoted(argument)
     if isinstance(type_, Decimal):
         result: Type = types.decimal(min(38, type_.precision + 10), type_.scale)
-        partial = Partial("sum", argument, types.decimal(38, type_.scale), f"{a} * {_W}")
+        partial = _decimal_sum(argument, type_)
     elif type_.name in types.INTEGERS:
         result = BIGINT
         partial = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
@@ -96,15 +76,29 @@ def _sum(argument: str, type_: Type, n: Partial) -> Value:
     return Value(result, formula, formula, (n, partial))
 
 
+def _decimal_sum(argument: str, type_: Decimal) -> Partial:
+    a, scale = quoted(argument), type_.scale
+    exact = types.decimal(38, scale)
+    if type_.precision <= WIDEST_SUM:
+        return Partial("sum", argument, exact, f"{a} * {TIMES}")
+    # Spark would cut digits off the product: multiply the upper digits and the rest apart.
+    upper = max(type_.precision - scale - 18, 0)
+    unit = f"CAST({10**upper} AS DECIMAL({upper + 1},0))"
+    high = f"CAST(CAST({a} div {unit} AS DECIMAL(19,0)) * {TIMES} * {unit} AS DECIMAL(37,{scale}))"
+    rest = f"CAST({a} % {unit} * {TIMES} AS DECIMAL(37,{scale}))"
+    once = f"WHEN {quoted(WEIGHT)} = 1 THEN CAST({a} AS {exact}) WHEN {quoted(WEIGHT)} = -1 THEN CAST(-{a} AS {exact})"
+    return Partial("sum", argument, exact, f"CASE {once} ELSE {high} + {rest} END")
+
+
 def _avg(argument: str, type_: Type, n: Partial) -> Value:
     a = quoted(argument)
     if isinstance(type_, Decimal):
-        partial = Partial("sum", argument, types.decimal(38, type_.scale), f"{a} * {_W}")
+        partial = _decimal_sum(argument, type_)
         result = types.decimal(min(38, type_.precision + 4), min(38, type_.scale + 4))
         spark, duckdb = _decimal_quotient_spark(type_, result), _decimal_quotient_duckdb(type_, result)
         return Value(result, _if_any(spark), _if_any(duckdb), (n, partial))
     if type_.name in types.INTEGERS:
-        exact = f"CAST({a} AS DECIMAL(19,0)) * {_W}"
+        exact = f"CAST({a} AS DECIMAL(19,0)) * {TIMES}"
         wide = Partial("wide", argument, types.decimal(38, 0), exact)
         narrow = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
         partial = wide if type_.name == "bigint" else narrow
@@ -120,10 +114,11 @@ def _if_any(formula: str) -> str:
 
 def _decimal_quotient_spark(type_: Decimal, result: Decimal) -> str:
     """Whole part and remainder apart: Spark's own decimal division would round to six digits, and then round again."""
-    if type_.precision - type_.scale > 18 or type_.scale > 16:
-        return f"CAST({{sum}} / CAST({{n}} AS DECIMAL(10,0)) AS {result})"
     scale = result.scale
     whole = "CAST({sum} div CAST({n} AS DECIMAL(10,0)) AS DECIMAL(19,0))"
+    if type_.precision - type_.scale > 18:
+        divisible = "({sum} - {sum} % CAST({n} AS DECIMAL(10,0)))"
+        whole = f"CAST({divisible} / CAST({{n}} AS DECIMAL(10,0)) AS DECIMAL({37 - scale},0))"
     rest = "CAST({sum} % CAST({n} AS DECIMAL(10,0)) AS DECIMAL(26,16)) / CAST({n} AS DECIMAL(10,0))"
     return f"CAST({whole} + CAST({rest} AS DECIMAL({scale + 1},{scale})) AS {result})"
 
@@ -156,40 +151,17 @@ def _float_parts(argument: str) -> tuple[Partial, ...]:
     low = f"abs({x}) >= 1e-15 AND abs({x}) < 1e-5"
     rest = f"abs({x}) < 1e-15 OR (abs({x}) >= 1e27 AND abs({x}) < {infinity})"
     return (
-        Partial("mid", argument, types.decimal(38, 16), f"CASE WHEN {mid} THEN CAST({x} AS DECIMAL(27,16)) * {_W} END"),
-        Partial("high", argument, types.decimal(38, 0), f"CASE WHEN {high} THEN CAST({x} AS DECIMAL(27,0)) * {_W} END"),
-        Partial("low", argument, types.decimal(38, 26), f"CASE WHEN {low} THEN CAST({x} AS DECIMAL(27,26)) * {_W} END"),
+        Partial(
+            "mid", argument, types.decimal(38, 16), f"CASE WHEN {mid} THEN CAST({x} AS DECIMAL(27,16)) * {TIMES} END"
+        ),
+        Partial(
+            "high", argument, types.decimal(38, 0), f"CASE WHEN {high} THEN CAST({x} AS DECIMAL(27,0)) * {TIMES} END"
+        ),
+        Partial(
+            "low", argument, types.decimal(38, 26), f"CASE WHEN {low} THEN CAST({x} AS DECIMAL(27,26)) * {TIMES} END"
+        ),
         Partial("rest", argument, DOUBLE, f"CASE WHEN {rest} THEN {x} * CAST({w} AS DOUBLE) END"),
         Partial("nan", argument, BIGINT, f"CASE WHEN isnan({x}) THEN {w} END"),
         Partial("pos", argument, BIGINT, f"CASE WHEN {x} = {infinity} THEN {w} END"),
         Partial("neg", argument, BIGINT, f"CASE WHEN {x} = CAST('-Infinity' AS DOUBLE) THEN {w} END"),
     )
-
-
-def _moment(function: str, argument: str, type_: Type, n: Partial) -> Value:
-    """Variance from n, the sum and the sum of squares of the argument taken as a whole number: exact before the division."""
-    scale = type_.scale if isinstance(type_, Decimal) else 0
-    digits = type_.precision if isinstance(type_, Decimal) else _DIGITS[type_.name]
-    whole = f"CAST({quoted(argument)} AS DECIMAL({digits},{scale}))"
-    if scale:
-        whole = f"CAST({whole} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS DECIMAL({digits},0))"
-    exact = types.decimal(38, 0)
-    parts = (
-        n,
-        Partial("s1", argument, exact, f"{whole} * {_W}"),
-        Partial("s2", argument, exact, f"{whole} * {whole} * {_W}"),
-    )
-    fewest = 2 if function.endswith("samp") else 1
-    divisor = "{n}" if fewest == 1 else "({n} - 1)"
-
-    def formula(whole_type: str) -> str:
-        n_, s1, s2 = (f"CAST({{{kind}}} AS {whole_type})" for kind in ("n", "s1", "s2"))
-        fits = "abs(CAST({s1} AS DOUBLE)) < 9e18 AND CAST({s2} AS DOUBLE) * CAST({n} AS DOUBLE) < 9e37"
-        rough = "CAST({s2} AS DOUBLE) * CAST({n} AS DOUBLE) - CAST({s1} AS DOUBLE) * CAST({s1} AS DOUBLE)"
-        top = f"CASE WHEN {fits} THEN CAST({n_} * {s2} - {s1} * {s1} AS DOUBLE) ELSE {rough} END"
-        below = f"CAST({{n}} AS DOUBLE) / CAST({divisor} AS DOUBLE)"
-        variance = f"greatest({top}, CAST(0 AS DOUBLE)) / {below} / CAST('1e{2 * scale}' AS DOUBLE)"
-        result = f"sqrt({variance})" if function.startswith("std") else variance
-        return f"CASE WHEN {{n}} >= {fewest} THEN {result} END"
-
-    return Value(DOUBLE, formula("DECIMAL(38,0)"), formula("HUGEINT"), parts)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.errors import Terminal, nearest
+from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 def find_relation(table: exp.Table, relations: Mapping[str, Relation], text: SourceText) -> Relation:
     """Find the relation a table name stands for; raise `RUNNEL-VIEW-TABLE` or `-AMBIGUOUS` with the place and the nearest name."""
     wanted = table_name(table)
+    relations = {name: relation for name, relation in relations.items() if relation.kind is not Kind.STAGE}
     exact = [r for name, r in relations.items() if name.lower() == wanted.lower()]
     found = exact or [r for name, r in relations.items() if name.lower().rpartition(".")[2] == wanted.lower()]
     if len(found) == 1:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from sqlglot.dialects.spark import Spark
+from sqlglot.parsers.spark import SparkParser
 
-from runnel.compiler.functions import AGGREGATES, GENERATORS
+from runnel.compiler.functions import AGGREGATES, GENERATORS, GRAMMAR
 
 
 class Spark4(Spark):
@@ -17,17 +18,19 @@ class Spark4(Spark):
 
 
 class Verbatim(Spark4):
-    """Knows only aggregates and generators by name; every other function is kept as it is written.
+    """Knows aggregates, generators and what is half syntax by name; every other function is kept as it is written.
 
     sqlglot reads many functions as others that mean nearly the same (`to_char(a, '999')` as a cast), which is well for
     translating to another database and wrong for running on this one.
     """
 
-    class Parser(Spark4.Parser):
+    class Parser(SparkParser):
         """Leaves out what would be read as something else."""
 
         FUNCTIONS = {  # noqa: RUF012 - the base class's own form
-            name: build for name, build in Spark4.Parser.FUNCTIONS.items() if name.lower() in AGGREGATES | GENERATORS
+            name: build
+            for name, build in SparkParser.FUNCTIONS.items()
+            if name.lower() in AGGREGATES | GENERATORS | GRAMMAR
         }
 
 

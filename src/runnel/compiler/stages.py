@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from runnel.compiler.grouping import Grouped
-    from runnel.compiler.partials import Partial, Value
     from runnel.compiler.plan import Measure, Node
+    from runnel.compiler.sums import Partial, Value
 
     Typed = Callable[[Node], tuple[Column, ...]]
 

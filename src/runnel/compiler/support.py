@@ -178,6 +178,8 @@ def _features(node: exp.Expr) -> Iterator[Finding]:
     feature = _plain_feature(node)
     if feature is not None:
         yield Finding(BY_FEATURE[feature], node, _describe(feature, node))
+    if isinstance(node, exp.Any) and not isinstance(node.parent, (exp.Predicate, exp.Binary)):
+        yield Finding(BY_FEATURE["aggregate function"], node, "ANY")
     if isinstance(node, exp.Func):
         yield from _function(node)
 

@@ -18,7 +18,7 @@ from runnel.compiler.resolve import base_tables, find_relation
 from runnel.compiler.source import SourceText
 from runnel.compiler.stages import aggregate_step
 from runnel.compiler.support import Finding, NotLinear
-from runnel.errors import Terminal
+from runnel.errors import Terminal, UsageError, nearest
 from runnel.model import types
 from runnel.model.program import Operator, Program, Step, Strategy, Term
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from runnel.model.program import Role
 
 Analyse = Callable[[str, Mapping[str, tuple[Column, ...]]], tuple[Column, ...]]
+MODES = ("auto", "incremental", "full")
 _WEIGHT = Column(WEIGHT, types.BIGINT)
 
 
@@ -91,6 +92,13 @@ def compile_view(
 
     `mode` is `auto` (incremental where possible), `incremental` (refuse what is not) or `full` (always recompute).
     """
+    if mode not in MODES:
+        raise UsageError(
+            "RUNNEL-VIEW-MODE",
+            f"unknown mode {mode!r}",
+            place=place,
+            hint=nearest(mode, MODES) or f"use {', '.join(MODES)}",
+        )
     text = SourceText(sql, place)
     tree = parse_query(sql, place)
     found = support.findings(tree)
@@ -107,6 +115,10 @@ def compile_view(
             return _linear(compilation, found)
         except NotLinear as signal:
             hurdles = [signal.finding]
+        except Terminal as error:
+            if not error.code.startswith("RUNNEL-VIEW-"):
+                _analysed(compilation)  # the engine's complaint about the user's own text is the better one
+            raise
     if mode == "incremental":
         raise support.not_incremental(hurdles[0], text)
     return _full(compilation, [*hurdles, *(f for f in found if f not in hurdles)])

@@ -1,0 +1,101 @@
+"""Variance and standard deviation from sums of whole numbers: exact before the last division, so that nothing drifts.
+
+An integer is itself a whole number, a decimal is one by its unscaled digits. A double x with |x| < 1.5e13 is taken apart, without
+rounding, as (h + l / 2^50) / 2^8 with whole h and l; what is lost is below 2^-58. Then the sums of h, h*h, l, h*l and l*l are
+exact. Larger doubles are kept as sums of doubles, NaN and the infinities are counted.
+"""
+
+from __future__ import annotations
+
+from runnel.compiler.emit import quoted
+from runnel.compiler.sums import TIMES, Partial, Value
+from runnel.model import types
+from runnel.model.relation import WEIGHT
+from runnel.model.types import BIGINT, Decimal, Type
+
+WIDEST_SQUARE = 13
+"""Digits of a decimal whose square times a weight of ten digits fits in 38."""
+_DOUBLE = Type("double")
+_EXACT = types.decimal(38, 0)
+_LARGE = "1.5e13"
+
+
+def value(function: str, argument: str, type_: Type, n: Partial) -> Value:
+    """Choose the sums of `var_pop`, `var_samp`, `stddev_pop` or `stddev_samp` and the formula over them."""
+    if type_.name in types.FLOATS:
+        parts = (n, *_double_sums(argument))
+        return Value(_DOUBLE, _of_doubles(function, "DECIMAL(38,0)"), _of_doubles(function, "HUGEINT"), parts)
+    scale = type_.scale if isinstance(type_, Decimal) else 0
+    whole = f"CAST({quoted(argument)} AS DECIMAL(19,{scale}))"
+    if scale:
+        whole = f"CAST({whole} * CAST({10**scale} AS DECIMAL({scale + 1},0)) AS DECIMAL(19,0))"
+    parts = (n, _sum("s1", argument, whole), _sum("s2", argument, f"{whole} * {whole}"))
+
+    def formula(whole_type: str) -> str:
+        top = f"{_spread('s2', 's1', 's1', whole_type)} / CAST('1e{2 * scale}' AS DOUBLE)"
+        return _finished(function, top)
+
+    return Value(_DOUBLE, formula("DECIMAL(38,0)"), formula("HUGEINT"), parts)
+
+
+def _sum(kind: str, argument: str, whole: str) -> Partial:
+    return Partial(kind, argument, _EXACT, f"{whole} * {TIMES}")
+
+
+def _spread(products: str, left: str, right: str, whole_type: str) -> str:
+    """Write n * sum(a*b) - sum(a) * sum(b), in whole numbers as long as they have room.
+
+    The sums are first shifted by whole numbers near the means, which changes nothing but makes the two products small.
+    """
+    n, ab, a, b = (f"CAST({{{kind}}} AS {whole_type})" for kind in ("n", products, left, right))
+    over = "//" if whole_type == "HUGEINT" else "div"
+    near_a, near_b = (f"CAST({{{kind}}} {over} {{n}} AS {whole_type})" for kind in (left, right))
+    shifted = f"({ab} - {near_a} * {b} - {near_b} * {a} + {n} * {near_a} * {near_b})"
+    rest_a, rest_b = f"({a} - {n} * {near_a})", f"({b} - {n} * {near_b})"
+    rough = f"CAST({n} AS DOUBLE) * CAST({shifted} AS DOUBLE) - CAST({rest_a} AS DOUBLE) * CAST({rest_b} AS DOUBLE)"
+    fits = f"abs(CAST({shifted} AS DOUBLE)) * CAST({{n}} AS DOUBLE) < 4e37 AND CAST({{n}} AS DOUBLE) < 4e18"
+    return f"CASE WHEN {fits} THEN CAST({n} * {shifted} - {rest_a} * {rest_b} AS DOUBLE) ELSE {rough} END"
+
+
+def _finished(function: str, top: str) -> str:
+    """Divide by n and by n or n - 1; never take the root of a negative number; too few rows give NULL."""
+    fewest = 2 if function.endswith("samp") else 1
+    divisor = "{n}" if fewest == 1 else "({n} - 1)"
+    variance = f"greatest({top}, CAST(0 AS DOUBLE)) / CAST({{n}} AS DOUBLE) / CAST({divisor} AS DOUBLE)"
+    result = f"sqrt({variance})" if function.startswith("std") else variance
+    return f"CASE WHEN {{n}} >= {fewest} THEN {result} END"
+
+
+def _double_sums(argument: str) -> tuple[Partial, ...]:
+    x, w = f"CAST({quoted(argument)} AS DOUBLE)", quoted(WEIGHT)
+    small = f"abs({x}) < {_LARGE}"
+    large = f"abs({x}) >= {_LARGE} AND abs({x}) < CAST('Infinity' AS DOUBLE)"
+    h = f"CAST(floor({x} * 256e0) AS DECIMAL(19,0))"
+    l = f"CAST(floor(({x} * 256e0 - CAST(floor({x} * 256e0) AS DOUBLE)) * 1125899906842624e0) AS DECIMAL(19,0))"  # noqa: E741
+
+    def whole(kind: str, factors: str) -> Partial:
+        return Partial(kind, argument, _EXACT, f"CASE WHEN {small} THEN {factors} * {TIMES} END")
+
+    return (
+        whole("h1", h),
+        whole("h2", f"{h} * {h}"),
+        whole("l1", l),
+        whole("hl", f"{h} * {l}"),
+        whole("l2", f"{l} * {l}"),
+        Partial("large", argument, BIGINT, f"CASE WHEN {large} THEN {w} END"),
+        Partial("b1", argument, _DOUBLE, f"CASE WHEN {large} THEN {x} * CAST({w} AS DOUBLE) END"),
+        Partial("b2", argument, _DOUBLE, f"CASE WHEN {large} THEN {x} * {x} * CAST({w} AS DOUBLE) END"),
+        Partial("special", argument, BIGINT, f"CASE WHEN NOT ({small}) AND NOT ({large}) THEN {w} END"),
+    )
+
+
+def _of_doubles(function: str, whole_type: str) -> str:
+    hh, hl, ll = (_spread(*kinds, whole_type) for kinds in (("h2", "h1", "h1"), ("hl", "h1", "l1"), ("l2", "l1", "l1")))
+    exact = f"({hh}) * {2**-16!r} + ({hl}) * {2**-65!r} + ({ll}) * {2**-116!r}"
+    first = f"(CAST({{h1}} AS DOUBLE) * {2**-8!r} + CAST({{l1}} AS DOUBLE) * {2**-58!r} + {{b1}})"
+    squares = f"CAST({{h2}} AS DOUBLE) * {2**-16!r} + CAST({{hl}} AS DOUBLE) * {2**-65!r}"
+    second = f"({squares} + CAST({{l2}} AS DOUBLE) * {2**-116!r} + {{b2}})"
+    rough = f"CAST({{n}} AS DOUBLE) * {second} - {first} * {first}"
+    formula = _finished(function, f"CASE WHEN {{large}} > 0 THEN {rough} ELSE {exact} END")
+    fewest = 2 if function.endswith("samp") else 1
+    return f"CASE WHEN {{special}} > 0 AND {{n}} >= {fewest} THEN CAST('NaN' AS DOUBLE) ELSE {formula} END"
