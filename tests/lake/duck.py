@@ -11,8 +11,6 @@ import duckdb
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.lake.conftest import Where
-
 EXTENSIONS = ("ducklake", "sqlite_scanner", "postgres_scanner")
 
 
@@ -29,9 +27,9 @@ def with_ducklake() -> Iterator[Any]:
 
 
 @contextmanager
-def attached(where: Where) -> Iterator[Any]:
-    """Attach a catalog as `lake`."""
-    catalog = where.catalog if where.catalog.startswith("sqlite:") else f"postgres:{where.catalog}"
+def attached(catalog: str) -> Iterator[Any]:
+    """Attach a catalog, `sqlite:...` or `postgresql://...`, as `lake`."""
+    catalog = catalog if catalog.startswith("sqlite:") else f"postgres:{catalog}"
     with with_ducklake() as connection:
         connection.execute(f"ATTACH 'ducklake:{catalog}' AS lake (READ_ONLY)")
         yield connection

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 def rows(where: Where, name: str, at: int | None = None) -> list[tuple[Any, ...]]:
     version = f" AT (VERSION => {at})" if at is not None else ""
-    with attached(where) as connection:
+    with attached(where.catalog) as connection:
         return sorted(connection.execute(f'SELECT * FROM lake."{name}"{version}').fetchall(), key=repr)
 
 
@@ -58,7 +58,7 @@ def test_a_global_aggregate_has_one_row_over_nothing(lake: Lake, where: Where) -
 def test_every_type_is_read_with_its_type(lake: Lake, where: Where) -> None:
     create(lake, EVERY)
     change(lake, EVERY, LOW, HIGH, (*NOTHING[:-1], 1))
-    with attached(where) as connection:
+    with attached(where.catalog) as connection:
         read = connection.execute(f'SELECT * FROM lake."{EVERY.name}"')
         kinds = [str(part[1]) for part in read.description]
         found = read.fetchall()
@@ -88,7 +88,7 @@ def test_pruning_by_our_statistics_loses_no_row(lake: Lake, where: Where, condit
     create(lake, EVERY)
     for row in (LOW, HIGH, (*NOTHING[:-1], 1)):
         change(lake, EVERY, row)
-    with attached(where) as connection:
+    with attached(where.catalog) as connection:
         pruned = connection.execute(f'SELECT count(*) FROM lake.state."{EVERY.name}" WHERE {condition}').fetchone()
         connection.execute(f'CREATE TABLE everything AS SELECT * FROM lake.state."{EVERY.name}"')
         assert pruned == connection.execute(f"SELECT count(*) FROM everything WHERE {condition}").fetchone() == (1,)
@@ -97,7 +97,7 @@ def test_pruning_by_our_statistics_loses_no_row(lake: Lake, where: Where, condit
 def test_nan_is_not_pruned_away(lake: Lake, where: Where) -> None:
     create(lake, BAG)
     change(lake, BAG, ("a", math.nan, 1), ("b", 1.0, 1))
-    with attached(where) as connection:
+    with attached(where.catalog) as connection:
         assert connection.execute('SELECT item FROM lake."shop.lines" WHERE price > 5').fetchall() == [("a",)]
 
 
@@ -129,7 +129,7 @@ def test_dropped_and_replaced_relations_follow_the_epoch(lake: Lake, where: Wher
 def test_stages_are_not_shown(lake: Lake, where: Where) -> None:
     stage = Relation("takings#1", Kind.STAGE, ORDERS.columns)
     create(lake, ORDERS, stage)
-    with attached(where) as connection:
+    with attached(where.catalog) as connection:
         shown = connection.execute(
             "SELECT table_name FROM information_schema.tables WHERE table_catalog = 'lake' AND table_schema = 'main'"
         ).fetchall()

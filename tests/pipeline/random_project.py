@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -15,6 +16,8 @@ from runnel.pipeline import definitions, upkeep
 from tests.compiler.random_views import random_case
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
     from runnel.engine.base import Engine
     from runnel.model.relation import Relation
     from runnel.project import Project
@@ -23,25 +26,41 @@ if TYPE_CHECKING:
 
 def check_project(engine: Engine, seed: int) -> int:
     """Play the case of a seed; after every epoch every view equals its query. Give the number of comparisons."""
+    checks = 0
+
+    def check(project: Project, what: str) -> None:
+        nonlocal checks
+        checks += _check(project, seed, what)
+
+    with play(engine, seed, check):
+        return checks
+
+
+@contextmanager
+def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None = None) -> Iterator[Project]:
+    """Play the case of a seed in a throw-away project and give it as it is at the end; the engine stays open."""
     case, rng = random_case(seed), random.Random(seed)
     project = runnel.memory(engine=engine)
+    look = check or (lambda project, what: None)
     tables = {table.name: table for table in case.tables}
     for table in case.tables:
         definitions.create_table(project.runtime, table.name, table.columns, table.key)
     _apply(project, tables, case.start)
     for name, sql in case.views:
         project.create_view(name, sql, refresh=rng.choice(("immediate", "immediate", "manual")))
-    checks = _check(project, seed, "start")
+    look(project, "start")
     for number, batch in enumerate(case.batches, 1):
         _apply(project, tables, batch)
         if rng.random() < 0.3:
             upkeep.compact(project.runtime, project.runtime.lake.snapshot(), all_files=rng.random() < 0.5)
-        checks += _check(project, seed, f"batch {number}")
+        look(project, f"batch {number}")
     project.refresh()
-    checks += _check(project, seed, "refreshed")
-    project.runtime.lake.close()
-    shutil.rmtree(project.folder)
-    return checks
+    look(project, "refreshed")
+    try:
+        yield project
+    finally:
+        project.runtime.lake.close()
+        shutil.rmtree(project.folder)
 
 
 def _apply(project: Project, tables: dict[str, Relation], batch: Batch) -> None:

@@ -126,7 +126,7 @@ def take_epochs(project: Project, events: dashboard.Events, figures: Figures) ->
         signed = events.change(figures.load.changes)
         begun = time.perf_counter()
         with project.transaction() as tx:
-            tx.apply(dashboard.FACTS, signed)
+            tx.apply(dashboard.FACTS, signed, trusted=True)
         took = (time.perf_counter() - begun) * 1000
         log.info("epoch %s%s: %.0f ms", tx.epoch, " (warm-up)" if number < WARM else "", took)
         if number >= WARM:

@@ -114,9 +114,15 @@ class Transaction:
             lambda drafts: _with(drafts, table, _as_keys(drafts, table, keys), lambda d, t: d.delete(t))
         )
 
-    def apply(self, table: str, rows: Any) -> None:
-        """Add signed rows: a `_weight` column says how often each comes (+n) or goes (-n)."""
-        self._operations.append(lambda drafts: _with(drafts, table, rows, lambda d, t: d.apply(t), weighted=True))
+    def apply(self, table: str, rows: Any, *, trusted: bool = False) -> None:
+        """Add signed rows: a `_weight` column says how often each comes (+n) or goes (-n).
+
+        Each row that goes is looked up first. `trusted` leaves that out: the caller vouches that the old rows are there
+        exactly as given and that keys stay unique, as with the before images of a database's log.
+        """
+        self._operations.append(
+            lambda drafts: _with(drafts, table, rows, lambda d, t: d.apply(t, trusted=trusted), weighted=True)
+        )
 
     def sql(self, text: str) -> None:
         """Run INSERT, UPDATE and DELETE statements."""
