@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from runnel.project import Project
 
-WARM = 5
+WARM = 40
 REPEATS = 3
 log = logging.getLogger("runnel")
 

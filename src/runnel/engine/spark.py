@@ -6,24 +6,23 @@ named after what they hold, so an input that did not change since the last epoch
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import re
 import threading
 import uuid
 import warnings
-from collections import OrderedDict
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.fs as pafs
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
-from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.base import Derived, Files
 from runnel.engine.java import ensure_java
+from runnel.engine.registry import Registry, cast_table, spark_schema, substitute
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.model import types
 from runnel.model.program import quote
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
 
 SESSION = {
     "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
@@ -58,8 +56,12 @@ TUNING = {
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.caseSensitive": "false",
 }
-KEPT_INPUTS = 400
-KEPT_TABLES = 50
+QUICK = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.sql.codegen.wholeStage": "false",
+}
+QUICK_ROWS = 100_000
 
 # Spark's Python side prints whole Java stacks of errors that we catch and say in one sentence.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -84,8 +86,7 @@ class SparkEngine:
         self._given = spark
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self._session: SparkSession | None = None
-        self._registered: OrderedDict[str, None] = OrderedDict()
-        self._local_tables: OrderedDict[int, tuple[pa.Table, str]] = OrderedDict()
+        self._registries: dict[bool, Registry] = {}
         self._lock = threading.RLock()
 
     @property
@@ -103,16 +104,15 @@ class SparkEngine:
         else:
             ensure_java()
             builder = builder.master(self._master)
-            for key, value in SESSION.items():
+            quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
+            for key, value in {**SESSION, "spark.driver.extraJavaOptions": quiet}.items():
                 builder = builder.config(key, value)
         for key, value in {**TUNING, **self._conf}.items():
             builder = builder.config(key, value)
         try:
             spark: SparkSession = builder.getOrCreate()
-            if not self._remote:
-                spark.sparkContext.setLogLevel("ERROR")
-                if "spark.sql.shuffle.partitions" not in self._conf:
-                    spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
+            if not self._remote and "spark.sql.shuffle.partitions" not in self._conf:
+                spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
         except Exception as error:
             raise Unreachable(
                 "RUNNEL-SPARK-UNREACHABLE",
@@ -135,14 +135,15 @@ class SparkEngine:
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it."""
         with _spoken(sql):
-            names = {name: self._register_empty(columns) for name, columns in tables.items()}
-            schema = self.session.sql(_substitute(sql, names)).schema
+            registry = self._registry(quick=True)
+            names = {name: registry.empty(columns) for name, columns in tables.items()}
+            schema = registry.session.sql(substitute(sql, names)).schema
         return tuple(Column(field.name, types.parse(field.dataType.simpleString())) for field in schema.fields)
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver."""
         with _spoken(sql):
-            table = self._frame(sql, inputs).toArrow()
+            table = self._frame(sql, inputs, quick=_rows_read(inputs) <= QUICK_ROWS).toArrow()
         return cast_table(table, columns) if columns is not None else table
 
     def frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
@@ -171,106 +172,36 @@ class SparkEngine:
             if self._session is not None and self._given is None:
                 self._session.stop()
             self._session = None
-            self._registered.clear()
+            self._registries = {}
 
-    def _frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
-        return self.session.sql(self._resolved(sql, inputs))
+    def _frame(self, sql: str, inputs: Mapping[str, Input], *, quick: bool = False) -> DataFrame:
+        registry = self._registry(quick=quick)
+        return registry.session.sql(registry.resolved(sql, inputs))
 
-    def _resolved(self, sql: str, inputs: Mapping[str, Input]) -> str:
-        names = {name: self._register(inputs[name], inputs) for name in _named(sql) if name in inputs}
-        return _substitute(sql, names)
-
-    def _register(self, source: Input, inputs: Mapping[str, Input]) -> str:
-        match source:
-            case Files(paths=()):
-                return self._register_empty(source.columns)
-            case Files(paths=paths, columns=columns):
-                schema = _ddl(columns)
-                return self._once("f", (schema, *paths), lambda: self.session.read.schema(schema).parquet(*paths))
-            case Rows(table=table, columns=columns):
-                if table.num_rows == 0:
-                    return self._register_empty(columns)
-                return self._once("m", (self._identity(table),), lambda: self._local(table, columns))
-            case Derived(sql=sql):
-                text = self._resolved(sql, inputs)
-                return self._once("d", (text,), lambda: self.session.sql(text))
-        raise TypeError(source)
-
-    def _identity(self, table: pa.Table) -> str:
-        """Give a name to rows in memory: the same rows are registered once, however many queries read them."""
+    def _registry(self, *, quick: bool) -> Registry:
+        """Give the session for the size of the work: for a few rows, generating code costs more than it saves."""
+        main = self.session
         with self._lock:
-            known = self._local_tables.get(id(table))
-            if known is None:
-                known = self._local_tables[id(table)] = (table, uuid.uuid4().hex)
-                while len(self._local_tables) > KEPT_TABLES:
-                    self._local_tables.popitem(last=False)
-            return known[1]
+            if not self._registries:
+                self._registries = {False: Registry(main), True: Registry(self._quick(main))}
+            return self._registries[quick]
 
-    def _local(self, table: pa.Table, columns: tuple[Column, ...]) -> DataFrame:
-        exact = cast_table(table, columns)
-        return self.session.createDataFrame(exact, schema=spark_schema(exact.schema))
+    def _quick(self, main: SparkSession) -> SparkSession:
+        own = self._isolated(main)
+        if own is not main:
+            for key, value in {**self._sql_settings(main), **QUICK}.items():
+                own.conf.set(key, value)
+        return own
 
-    def _register_empty(self, columns: tuple[Column, ...]) -> str:
-        schema = _ddl(columns)
-        return self._once("e", (schema,), lambda: self.session.createDataFrame([], schema))
-
-    def _once(self, letter: str, identity: tuple[str, ...], make: Any) -> str:
-        digest = hashlib.sha1("\0".join(identity).encode(), usedforsecurity=False).hexdigest()
-        name = f"runnel_{letter}_{digest}"
-        with self._lock:
-            if name in self._registered:
-                self._registered.move_to_end(name)
-                return name
-        make().createOrReplaceTempView(name)
-        with self._lock:
-            self._registered[name] = None
-            forgotten = [self._registered.popitem(last=False)[0] for _ in range(len(self._registered) - KEPT_INPUTS)]
-        for old in forgotten:
-            self.session.catalog.dropTempView(old)
-        return name
+    def _sql_settings(self, main: SparkSession) -> dict[str, str]:
+        keys = [key for key in {**TUNING, **self._conf} if key.startswith("spark.sql.") and main.conf.isModifiable(key)]
+        return {key: str(main.conf.get(key)) for key in keys}
 
 
-_NAMED = re.compile(r"`((?:[^`]|``)+)`")
-
-
-def _named(sql: str) -> set[str]:
-    return {found.replace("``", "`") for found in _NAMED.findall(sql)}
-
-
-def _substitute(sql: str, names: Mapping[str, str]) -> str:
-    def replace(match: re.Match[str]) -> str:
-        name = names.get(match.group(1).replace("``", "`"))
-        return f"`{name}`" if name else match.group()
-
-    return _NAMED.sub(replace, sql)
-
-
-def _ddl(columns: Sequence[Column]) -> str:
-    return ", ".join(f"{quote(c.name)} {c.type}" for c in columns)
-
-
-def cast_table(table: pa.Table, columns: Sequence[Column]) -> pa.Table:
-    """Bring an Arrow table to just these columns, in order, with exactly these types."""
-    names = {name.lower(): name for name in table.column_names}
-    arrays = [table.column(names[c.name.lower()]).cast(types.to_arrow(c.type)) for c in columns]
-    return pa.Table.from_arrays(arrays, schema=pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in columns]))
-
-
-def spark_schema(schema: pa.Schema) -> StructType:
-    """Give the Spark schema of an Arrow one, with Parquet field ids carried over at every level."""
-    return StructType([_spark_field(field) for field in schema])
-
-
-def _spark_field(field: pa.Field) -> StructField:
-    id_ = (field.metadata or {}).get(b"PARQUET:field_id")
-    metadata = {"parquet.field.id": int(id_)} if id_ else None
-    return StructField(field.name, _spark_type(field.type), nullable=True, metadata=metadata)
-
-
-def _spark_type(type_: pa.DataType) -> Any:
-    if pa.types.is_struct(type_):
-        return StructType([_spark_field(field) for field in type_])
-    return _parse_datatype_string(str(types.from_arrow(type_)))
+def _rows_read(inputs: Mapping[str, Input]) -> int:
+    return sum(
+        s.rows if isinstance(s, Files) else s.table.num_rows for s in inputs.values() if not isinstance(s, Derived)
+    )
 
 
 def _parquet_files(folder: str) -> list[str]:

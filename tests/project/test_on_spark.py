@@ -1,0 +1,109 @@
+"""A whole project on Spark: transactions, views, DataFrames, the data source, large results, a session that is given."""
+
+from __future__ import annotations
+
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+import runnel
+from runnel.engine.spark import SparkEngine
+from runnel.errors import RunnelError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runnel.project import Project
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture
+def project(spark_engine: SparkEngine, tmp_path: Path) -> Iterator[Project]:
+    """Give a project in the shared session; only the lake is closed after the test."""
+    made = runnel.create(tmp_path / "p", engine=spark_engine)
+    made.create_table("orders", "id BIGINT, region STRING, amount DECIMAL(12,2), tags ARRAY<STRING>", key=["id"])
+    yield made
+    made.runtime.lake.close()
+
+
+def test_views_follow_and_verify(project: Project) -> None:
+    project.create_view(
+        "totals", "SELECT region, sum(amount) AS t, avg(amount) AS a, count(*) AS n FROM orders GROUP BY region"
+    )
+    project.create_view("rich", "SELECT region FROM totals WHERE t > 5")
+    project.create_view("tops", "SELECT region, max(amount) AS m FROM orders GROUP BY region")
+    with project.transaction() as tx:
+        tx.insert("orders", [{"id": i, "region": f"r{i % 3}", "amount": i, "tags": ["x"]} for i in range(9)])
+    project.sql("UPDATE orders SET region = 'moved', amount = amount / 3 WHERE id < 2; DELETE FROM orders WHERE id = 8")
+    strategies = {name: did["strategy"] for name, did in project.epochs()[-1]["views"].items()}
+    assert strategies == {"totals": "incremental", "rich": "incremental", "tops": "full"}
+    assert [str(report) for report in project.verify_all() if not report.ok] == []
+    assert project.view("totals").df().where("region = 'moved'").collect()[0]["t"] == Decimal("0.33")
+    assert project.view("totals").to_arrow().schema == project.view("totals").schema
+    assert project.changes("rich", since=0).num_rows == 2
+
+
+def test_large_changes_are_written_by_spark(project: Project) -> None:
+    project.runtime.large = 1_000
+    project.create_view("picked", "SELECT id, amount FROM orders WHERE amount > 10")
+    project.create_view("totals", "SELECT region, sum(amount) AS t FROM orders GROUP BY region")
+    ids = np.arange(5_000)
+    rows = pa.table(
+        {
+            "id": ids,
+            "region": [f"r{i % 7}" for i in ids],
+            "amount": pa.array([Decimal(int(i) % 50) for i in ids], pa.decimal128(12, 2)),
+        }
+    )
+    with project.transaction() as tx:
+        tx.insert("orders", rows)
+    project.create_view("later", "SELECT id, region, tags FROM orders WHERE amount < 5")
+    project.sql("DELETE FROM orders WHERE amount < 3")
+    project.compact()
+    assert [str(report) for report in project.verify_all() if not report.ok] == []
+    assert project.query("SELECT count(*) AS n FROM later").to_pylist() == [{"n": 200}]
+
+
+def test_any_session_reads_a_view_by_its_format(project: Project, spark_engine: SparkEngine) -> None:
+    project.create_view("totals", "SELECT region, sum(amount) AS t FROM orders GROUP BY region")
+    before = project.status().epoch
+    project.sql("INSERT INTO orders VALUES (1, 'r', 2.50, array('a'))")
+    spark = spark_engine.session
+    spark.dataSource.register(runnel.DataSource)
+    reader = spark.read.format("runnel").option("project", str(project.folder))
+    assert [tuple(row) for row in reader.load("totals").collect()] == [("r", Decimal("2.50"))]
+    assert reader.option("at", str(before)).load("totals").count() == 0
+
+
+def test_a_given_session_keeps_its_own_settings(spark_engine: SparkEngine) -> None:
+    users = spark_engine.session
+    users.conf.set("spark.sql.session.timeZone", "UTC")
+    engine = SparkEngine(users)
+    with runnel.memory(engine=engine) as project:
+        project.create_table("t", "x INT")
+        project.create_view("v", "SELECT x + 1 AS y FROM t")
+        with project.transaction() as tx:
+            tx.insert("t", users.createDataFrame([(1,), (2,)], "x int"))
+        assert sorted(row["y"] for row in project.view("v").to_pylist()) == [2, 3]
+    assert users.sql("SELECT 1 AS one").collect()[0]["one"] == 1
+
+
+def test_a_row_that_breaks_a_view_stops_only_that_view(project: Project) -> None:
+    project.create_view("ratio", "SELECT id, 1 / amount AS r FROM orders")
+    project.create_view("count", "SELECT count(*) AS n FROM orders")
+    project.sql("INSERT INTO orders VALUES (1, 'r', 0, NULL)")
+    views = {view.name: view for view in project.status().views}
+    assert "DIVIDE_BY_ZERO" in (views["ratio"].error or "")
+    assert project.view("count").to_pylist() == [{"n": 1}]
+
+
+def test_a_wrong_query_is_one_sentence(project: Project) -> None:
+    with pytest.raises(RunnelError, match="amount"):
+        project.create_view("bad", "SELECT amont FROM orders")
+    with pytest.raises(RunnelError):
+        project.query("SELECT nothing_like_it(id) FROM orders").to_arrow()
