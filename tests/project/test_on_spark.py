@@ -45,7 +45,7 @@ def test_views_follow_and_verify(project: Project) -> None:
     assert [str(report) for report in project.verify_all() if not report.ok] == []
     assert project.view("totals").df().where("region = 'moved'").collect()[0]["t"] == Decimal("0.33")
     assert project.view("totals").to_arrow().schema == project.view("totals").schema
-    assert project.changes("rich", since=0).num_rows == 2
+    assert project.changes("rich", since=0).num_rows == 3
 
 
 def test_large_changes_are_written_by_spark(project: Project) -> None:

@@ -7,7 +7,9 @@ named after what they hold, so an input that did not change since the last epoch
 from __future__ import annotations
 
 import logging
+import os
 import re
+import sys
 import threading
 import uuid
 import warnings
@@ -103,6 +105,7 @@ class SparkEngine:
             builder = builder.remote(self._remote)
         else:
             ensure_java()
+            os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers must find runnel too
             builder = builder.master(self._master)
             quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
             for key, value in {**SESSION, "spark.driver.extraJavaOptions": quiet}.items():
