@@ -76,6 +76,10 @@ class Source(Protocol):
         """Let the store forget its log up to `end`; called after the state holds it, never before."""
         ...
 
+    def covers(self, have: Offset, wanted: Offset) -> bool:
+        """Say whether a position lies at or behind another one, which may be given in a user's short form."""
+        ...
+
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say what waits after `start`."""
         ...

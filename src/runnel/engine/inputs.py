@@ -97,6 +97,10 @@ class Inputs:
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
+    def beside(self, pending: Pending) -> Inputs:
+        """Give the inputs of a view's own relations: old is what is stored now, the change is what it has made so far."""
+        return Inputs(self._engine, self._head, self._head, pending, self._created.values())
+
     def relation(self, relation: str) -> Relation:
         """Find a relation, whether published or about to be."""
         return self._created.get(relation) or self._head.relations[relation]
@@ -120,10 +124,6 @@ class Inputs:
         """Count the signed rows by which a relation changed; 0 means it did not."""
         source = self.delta(relation, own)
         return source.table.num_rows if isinstance(source, Rows) else source.rows
-
-    def old_rows(self, relation: str) -> int:
-        """Count the stored rows of a relation as of now."""
-        return self._new(relation).rows
 
     def delta(self, relation: str, own: frozenset[str] = frozenset()) -> Files | Rows:
         """Give a relation's change as rows; sums of groups are looked up and finished once, however many views ask."""

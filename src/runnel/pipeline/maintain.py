@@ -130,7 +130,7 @@ class _Overlay:
 
     def __init__(self, shared: Inputs, mine: Pending) -> None:
         self.shared = shared
-        self._own = Inputs(shared._engine, shared._head, shared._head, mine, shared._created.values())
+        self._own = shared.beside(mine)
 
     def roles(self, reads: Iterable[tuple[str, Role]], own: frozenset[str]) -> dict[str, Input]:
         reads = list(reads)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.config import parse_duration
 from runnel.errors import Conflict, Terminal, Transient
+from runnel.pipeline.definitions import create_table
 from runnel.pipeline.epoch import run_epoch
 from runnel.pipeline.upkeep import after_epoch
 
@@ -94,6 +95,7 @@ class Runner:
         return errors
 
     def _epoch(self) -> tuple[Taken, Captured]:
+        check_source_tables(self._runtime, self._sources)
         result = run_epoch(self._runtime, self._sources, self._max_rows, self._due, self._deliver)
         now = time.monotonic()
         for view in result[0].results:
@@ -161,10 +163,11 @@ def _is_dead(owner: str) -> bool:
 
 def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> None:
     """Create the table of every source that is not there yet; refuse one whose shape changed underneath."""
-    from runnel.pipeline.definitions import create_table
-
+    known = runtime.lake.snapshot().relations
     for name, source in sources.items():
         for table in source.tables():
+            if table.columns == getattr(known.get(f"{name}.{table.name}"), "columns", None):
+                continue
             try:
                 create_table(runtime, f"{name}.{table.name}", table.columns, table.key)
             except Terminal as error:

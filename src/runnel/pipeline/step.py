@@ -103,7 +103,7 @@ def _attempt(
         rows_in = {name: table.num_rows for name, table in change.signed.items() if table.num_rows}
         phases = {"capture": _ms(captured - begun), "maintain": _ms(maintained - captured)}
         commit = _commit(head, change, pending, results, rows_in, phases)
-        if not _worth_publishing(head, commit):
+        if not _worth_publishing(commit, results):
             return Taken(head.epoch, published=False, results=tuple(results))
         epoch = runtime.lake.publish(commit)
     except BaseException:
@@ -144,10 +144,10 @@ def _commit(
     return commit
 
 
-def _worth_publishing(head: Snapshot, commit: Commit) -> bool:
-    if commit.add or commit.positions or commit.errors:
-        return True
-    return any(head.views[view].frontier < head.epoch for view in commit.frontiers)
+def _worth_publishing(commit: Commit, results: list[ViewResult]) -> bool:
+    """Say whether anything moved; a view with nothing to do stays at its frontier without an epoch of its own."""
+    moved = any(result.advanced and result.strategy != "skipped" for result in results)
+    return bool(commit.add or commit.positions or commit.errors or moved)
 
 
 def _wait_turn(runtime: Runtime, owner: str) -> None:

@@ -154,7 +154,7 @@ class Project:
             )
         while True:
             snapshot = self.runtime.lake.snapshot()
-            if _covers(snapshot.positions.get(source, {}), position):
+            if connector.covers(snapshot.positions.get(source, {}), dict(position)):
                 return int(snapshot.epoch)
             if time.monotonic() >= deadline:
                 raise Transient(
@@ -205,6 +205,7 @@ class Project:
     def run(self, once: bool = False, on_epoch: Callable[[Taken], None] | None = None) -> None:  # noqa: FBT001, FBT002
         """Capture, maintain and deliver: until caught up (`once`), or until `stop()` is called."""
         self._stop.clear()
+        self._refuse_what_is_not_there_yet()
         self.sync()
 
         def deliver(taken: Taken) -> None:
@@ -224,6 +225,22 @@ class Project:
         errors = runner.run(once=once, stop=self._stop)
         if once and errors:
             raise Problems([Terminal("RUNNEL-SOURCE-FAILED", f"source {n}: {text}") for n, text in errors.items()])
+
+    def _refuse_what_is_not_there_yet(self) -> None:
+        """Say so rather than leave a configured target or rebuild undone in silence."""
+        waiting = [("target", t.name, t.place) for t in self.config.targets]
+        waiting += [("rebuild", r.name, r.place) for r in self.config.rebuilds]
+        problems = [
+            UsageError(
+                "RUNNEL-CONFIG-NOT-YET",
+                f"{kind} {name!r} is understood but not carried out by this version",
+                place=place,
+                hint="take the section out; views can be read by DuckDB, Spark and `runnel query` meanwhile",
+            )
+            for kind, name, place in waiting
+        ]
+        if problems:
+            raise Problems(problems)
 
     def stop(self) -> None:
         """Let a running `run` end after the epoch it is in."""
@@ -302,7 +319,3 @@ def _open_or_create(catalog: str, data: str) -> Lake:
         if error.code != "RUNNEL-CATALOG-MISSING":
             raise
         return Lake.create(catalog, data)
-
-
-def _covers(have: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:
-    return all(key in have and have[key] >= value for key, value in wanted.items())

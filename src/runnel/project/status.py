@@ -41,7 +41,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view: `behind` counts the epochs between its frontier and the newest; `rows` are stored rows before folding."""
+    """One view: `behind` counts the epochs since its frontier, 0 when nothing it reads changed in them; `rows` are stored rows before folding."""
 
     name: str
     strategy: str
@@ -110,7 +110,8 @@ def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewS
     rows, files, _ = _size(head, view.name)
     strategy = runtime.program(view).strategy.value
     refresh = view.properties.get("refresh", "immediate")
-    behind = max(0, head.epoch - view.frontier)
+    changed = any(head.changes(name, view.frontier) for name in view.inputs)
+    behind = head.epoch - view.frontier if changed else 0
     return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, view.error)
 
 

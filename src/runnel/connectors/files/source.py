@@ -101,6 +101,11 @@ class FilesSource:
         """Forget what was looked at; the files stay, they belong to whoever wrote them."""
         self._looked_at.clear()
 
+    def covers(self, have: Offset, wanted: Offset) -> bool:
+        """Say whether these files are done: `{"orders": "0007.jsonl"}`, or a position as the state keeps it."""
+        names = {table: at["file"] if isinstance(at, dict) else at for table, at in wanted.items()}
+        return all(_last(have, table) >= name for table, name in names.items())
+
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say how many files and bytes wait, which are only half there, and which came too late to be read in order."""
         listed = self._listed()

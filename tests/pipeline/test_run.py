@@ -1,0 +1,148 @@
+"""The long-running job: intervals, new tables in the feed, waiting for a position, bad files, what is not there yet."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+
+import runnel
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.errors import RunnelError
+from runnel.pipeline.runner import Runner
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runnel.project import Project
+
+CONFIG = """
+[project]
+name = "feeding"
+
+[run]
+epoch = "20ms"
+
+[sources.feed]
+type = "files"
+path = "feed"
+schema = { orders = "id BIGINT, amount INT, PRIMARY KEY (id)" }
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Give a project with a feed of orders and one view."""
+    made = tmp_path / "p"
+    (made / "feed" / "orders").mkdir(parents=True)
+    (made / "views").mkdir()
+    (made / "runnel.toml").write_text(CONFIG)
+    (made / "views" / "v.sql").write_text(
+        "CREATE MATERIALIZED VIEW total AS SELECT sum(amount) AS s, count(*) AS n FROM orders"
+    )
+    return made
+
+
+@pytest.fixture
+def running(folder: Path) -> Iterator[Project]:
+    """Give the project while it runs in another thread."""
+    with runnel.open(folder, engine=DuckDbEngine()) as project:
+        thread = threading.Thread(target=project.run)
+        thread.start()
+        yield project
+        project.stop()
+        thread.join(timeout=30)
+        assert not thread.is_alive()
+
+
+def feed(folder: Path, name: str, *rows: dict[str, object]) -> None:
+    """Put a file of rows into the feed, whole at once."""
+    hidden = folder / "feed" / f".{name}"
+    hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    hidden.rename(folder / "feed" / "orders" / name)
+
+
+def test_a_k_waiting_for_a_position_gives_a_view_that_contains_it(running: Project, folder: Path) -> None:
+    feed(folder, "0001.jsonl", {"id": 1, "amount": 5})
+    feed(folder, "0002.jsonl", {"id": 2, "amount": 6})
+    epoch = running.wait(source="feed", position={"orders": "0002.jsonl"}, timeout=20)
+    assert running.view("total").to_pylist(at=epoch) == [{"s": 11, "n": 2}]
+    with pytest.raises(RunnelError, match="RUNNEL-WAIT-TIMEOUT"):
+        running.wait(source="feed", position={"orders": "0003.jsonl"}, timeout=0.1)
+
+
+def test_a_bad_file_stops_the_source_where_it_is_and_loses_nothing(folder: Path) -> None:
+    feed(folder, "0001.jsonl", {"id": 1, "amount": 5})
+    feed(folder, "0002.jsonl", {"_weight": -1, "id": 9, "amount": 1})
+    feed(folder, "0003.jsonl", {"id": 3, "amount": 7})
+    (folder / "runnel.toml").write_text(CONFIG.replace('"20ms"', '"transaction"'))
+    with runnel.open(folder, engine=DuckDbEngine()) as project:
+        with pytest.raises(RunnelError, match="deleted that is not there"):
+            project.run(once=True)
+        source = project.status().sources[0]
+        assert source.error is not None
+        assert "0002.jsonl" in source.error
+        assert project.view("total").to_pylist() == [{"s": 5, "n": 1}]
+        (folder / "feed" / "orders" / "0002.jsonl").write_text('{"id": 2, "amount": 2}\n')
+        project.run(once=True)
+        assert project.view("total").to_pylist() == [{"s": 14, "n": 3}]
+        assert project.status().sources[0].error is None
+        assert all(report.ok for report in project.verify_all())
+
+
+def test_a_g_views_of_every_interval_end_in_the_same_state(project: Project) -> None:
+    project.create_table("t", "id INT, x INT", key=["id"])
+    sql = "SELECT x % 3 AS g, sum(x) AS s FROM t GROUP BY x % 3"
+    for name, refresh in (
+        ("now", "immediate"),
+        ("fast", "50ms"),
+        ("slow", "500 ms"),
+        ("own", "auto"),
+        ("hand", "manual"),
+    ):
+        project.create_view(name, sql, refresh=refresh)
+    stop = threading.Event()
+    runner = Runner(project.runtime, {}, gather=0.02)
+    thread = threading.Thread(target=lambda: runner.run(once=False, stop=stop))
+    thread.start()
+    for number in range(20):
+        project.sql(f"INSERT INTO t VALUES ({number}, {number * 7 % 11}); DELETE FROM t WHERE id = {number - 9}")
+        if number == 10:
+            project.create_view("late", sql, refresh="100ms")
+    wanted = {view.name for view in project.status().views} - {"hand"}
+    deadline = time.monotonic() + 30
+    while {view.name for view in project.status().views if view.behind == 0} < wanted:
+        assert time.monotonic() < deadline
+    stop.set()
+    thread.join(timeout=30)
+    project.refresh("hand")
+    rows = {view.name: sorted(map(str, project.view(view.name).to_pylist())) for view in project.status().views}
+    assert len(set(map(str, rows.values()))) == 1
+    assert all(report.ok for report in project.verify_all())
+
+
+def test_a_table_that_appears_in_the_feed_is_taken_up(running: Project, folder: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    (folder / "feed" / "people").mkdir()
+    pq.write_table(pa.table({"id": [1, 2], "name": ["a", "b"]}), folder / "feed" / ".hidden")
+    (folder / "feed" / ".hidden").rename(folder / "feed" / "people" / "0001.parquet")
+    running.wait(source="feed", position={"people": "0001.parquet"}, timeout=20)
+    assert len(running.table("people").to_pylist()) == 2
+
+
+def test_a_target_is_refused_rather_than_ignored(folder: Path) -> None:
+    extra = (
+        '\n[targets.front]\ntype = "postgres"\nurl = "postgresql://localhost/x"\nviews = { total = "public.total" }\n'
+    )
+    (folder / "runnel.toml").write_text(CONFIG + extra)
+    with (
+        runnel.open(folder, engine=DuckDbEngine()) as project,
+        pytest.raises(RunnelError, match="RUNNEL-CONFIG-NOT-YET"),
+    ):
+        project.run(once=True)
