@@ -6,11 +6,10 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from runnel import config
 from runnel.cli.terminal import log
 from runnel.engine.spark import SparkEngine
 from runnel.errors import RunnelError, UsageError
-from runnel.project.project import open_project
+from runnel.project.project import open_project, spark_engine
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,13 +39,7 @@ def engine_of(settings: Config | None) -> Engine:
     chosen = chosen_engine()
     if chosen is not None:
         return chosen
-    if settings is None:
-        return SparkEngine()
-    remote = settings.spark.remote
-    conf = {key: str(config.reveal(value)) for key, value in settings.spark.conf.items()}
-    return SparkEngine(
-        master=settings.spark.master, remote=None if remote is None else str(config.reveal(remote)), conf=conf
-    )
+    return SparkEngine() if settings is None else spark_engine(settings)
 
 
 @contextmanager

@@ -84,13 +84,29 @@ class DuckDbEngine:
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver, cast to `columns` where given."""
+        try:
+            return self._run(sql, inputs, columns, copied=False)
+        except duckdb.NotImplementedException:
+            # DuckDB plans comparisons into scans of Arrow data that such scans cannot do; its own tables can.
+            try:
+                return self._run(sql, inputs, columns, copied=True)
+            except duckdb.Error as error:
+                raise _wrong(error) from error
+        except duckdb.Error as error:
+            raise _wrong(error) from error
+
+    def _run(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None, *, copied: bool
+    ) -> pa.Table:
         cursor = self._cursor()
         try:
             for name in _in_order(inputs):
                 _register(cursor, name, inputs[name])
+                if copied:
+                    cursor.execute(f"CREATE TEMP TABLE {_quoted(name + ' (copy)')} AS SELECT * FROM {_quoted(name)}")
+                    cursor.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
+                    cursor.execute(f"ALTER TABLE {_quoted(name + ' (copy)')} RENAME TO {_quoted(name)}")
             return _fetch(cursor, to_duckdb(sql), columns)
-        except duckdb.Error as error:
-            raise _wrong(error) from error
         finally:
             cursor.close()
 

@@ -273,7 +273,7 @@ def open_project(
     settings = config.load(folder)
     catalog = str(config.reveal(settings.state.catalog))
     lake = _open_or_create(catalog, settings.state.data)
-    project = Project(folder, settings, lake, engine or _spark(settings, spark))
+    project = Project(folder, settings, lake, engine or spark_engine(settings, spark))
     if sync:
         try:
             project.sync()
@@ -299,10 +299,11 @@ def memory(*, spark: Any = None, engine: Engine | None = None) -> Project:
     (folder / config.FILE).write_text('[project]\nname = "memory"\n')
     settings = config.load(folder)
     lake = Lake.create(str(config.reveal(settings.state.catalog)), settings.state.data, durable=False)
-    return Project(folder, settings, lake, engine or _spark(settings, spark), throw_away=True)
+    return Project(folder, settings, lake, engine or spark_engine(settings, spark), throw_away=True)
 
 
-def _spark(settings: Config, spark: Any) -> Engine:
+def spark_engine(settings: Config, spark: Any = None) -> Engine:
+    """Give the Spark engine a project's settings ask for; nothing is started yet."""
     from runnel.engine.spark import SparkEngine  # Spark is loaded only where it is used
 
     remote = settings.spark.remote
