@@ -146,3 +146,17 @@ def test_a_target_is_refused_rather_than_ignored(folder: Path) -> None:
         pytest.raises(RunnelError, match="RUNNEL-CONFIG-NOT-YET"),
     ):
         project.run(once=True)
+
+
+def test_a_view_that_failed_is_tried_again_only_when_something_changed(project: Project) -> None:
+    project.create_table("t", "x STRING")
+    project.create_view("bad", "SELECT CAST(x AS INT) AS y FROM t")
+    with project.transaction() as tx:
+        tx.insert("t", [{"x": "no number"}])
+    runner = Runner(project.runtime, {}, gather=0.01)
+    runner.run(once=True, stop=threading.Event())
+    head = project.runtime.lake.snapshot()
+    assert [view.name for view in runner._due(head)] == []
+    project.sql("DELETE FROM t")
+    runner.run(once=True, stop=threading.Event())
+    assert project.status().views[0].error is None

@@ -57,11 +57,13 @@ class Runner:
         self._lost = threading.Event()
         self._refreshed: dict[str, float] = {}
         self._costs: dict[str, float] = {}
+        self._failed_at: dict[str, int] = {}
 
     def run(self, *, once: bool, stop: threading.Event) -> dict[str, str]:
         """Run until caught up (`once`) or stopped; give the errors of sources that could not be read."""
         if not self._wait_for_lease(stop):
             return {}
+        self._lost.clear()
         heart = threading.Thread(target=self._heartbeat, args=(stop,), name="runnel-lease", daemon=True)
         heart.start()
         try:
@@ -102,10 +104,16 @@ class Runner:
             if view.strategy != "skipped" or view.view not in self._refreshed:
                 self._costs[view.view] = view.milliseconds / 1000
             self._refreshed[view.view] = now
+            if view.error:
+                self._failed_at[view.view] = result[0].epoch
         return result
 
     def _due(self, head: Snapshot) -> list[ViewEntry]:
-        return [view for view in head.views.values() if self._is_due(view)]
+        return [view for view in head.views.values() if self._is_due(view) and not self._in_vain(view, head)]
+
+    def _in_vain(self, view: ViewEntry, head: Snapshot) -> bool:
+        """Say whether a view failed on this very state already; it is tried again when something has changed."""
+        return view.error is not None and self._failed_at.get(view.name) == head.epoch
 
     def _is_due(self, view: ViewEntry) -> bool:
         refresh = view.properties.get("refresh", "immediate")
