@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from runnel.engine.spark import SparkEngine
 
@@ -25,6 +25,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             if item.get_closest_marker(name) is not None:
                 item.add_marker(pytest.mark.xdist_group(name))
                 break
+
+
+@pytest.fixture
+def say(record_property: Callable[[str, object], None]) -> Callable[[str], None]:
+    """Give a function that puts a line into the closing summary: a seed, a count. Workers' own output is not shown."""
+    return lambda text: record_property("says", text)
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Print what tests said."""
+    for outcome in ("passed", "failed"):
+        for report in terminalreporter.stats.get(outcome, []):
+            for name, text in getattr(report, "user_properties", []):
+                if name == "says":
+                    terminalreporter.write_line(f"{report.nodeid.split('::')[-1]}: {text}")
 
 
 @pytest.fixture(autouse=True)

@@ -16,6 +16,7 @@ from runnel.engine.duckdb import DuckDbEngine
 from runnel.failpoints import KILL_AT, POINTS
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
 FILES, ROWS = 3, 8
@@ -106,8 +107,7 @@ def test_a_kill_at_any_point_loses_nothing_and_doubles_nothing(point: str, tmp_p
         assert len(reports) == 4
 
 
-def test_the_points_are_counted(capsys: pytest.CaptureFixture[str]) -> None:
-    """Print how many points the matrix has, each of them visited above."""
-    with capsys.disabled():
-        print(f"\ncrash matrix: {len(POINTS)} points")
+def test_the_points_are_counted(say: Callable[[str], None]) -> None:
+    """Say how many points the matrix has, each of them visited above."""
+    say(f"crash matrix: {len(POINTS)} points")
     assert len(set(POINTS)) == len(POINTS)

@@ -22,24 +22,24 @@ SEED = int(os.environ.get("RUNNEL_SEED", "0")) or random.SystemRandom().randrang
 CASES = int(os.environ.get("RUNNEL_CASES", "300"))
 
 
-def _play(check: Callable[[Engine, int], int], engine: Engine, wanted: int) -> None:
+def _play(check: Callable[[Engine, int], int], engine: Engine, wanted: int, say: Callable[[str], None]) -> None:
     print(f"RUNNEL_SEED={SEED}, {wanted} checks on {engine.name}")
     checks, seed = 0, SEED
     while checks < wanted:
         checks += check(engine, seed)
         seed += 1
-    print(f"{checks} checks in {seed - SEED} cases")
+    say(f"{checks} checks in {seed - SEED} cases on {engine.name}, RUNNEL_SEED={SEED}")
 
 
-def test_random_projects_stay_right() -> None:
-    _play(check_project, DuckDbEngine(threads=1), max(60, CASES // 5))
-
-
-@pytest.mark.spark
-def test_random_views_stay_right_on_spark(spark_engine: SparkEngine) -> None:
-    _play(check_case, spark_engine, max(30, CASES // 10))
+def test_random_projects_stay_right(say: Callable[[str], None]) -> None:
+    _play(check_project, DuckDbEngine(threads=1), max(60, CASES // 5), say)
 
 
 @pytest.mark.spark
-def test_random_projects_stay_right_on_spark(spark_engine: SparkEngine) -> None:
-    _play(check_project, spark_engine, max(10, CASES // 40))
+def test_random_views_stay_right_on_spark(spark_engine: SparkEngine, say: Callable[[str], None]) -> None:
+    _play(check_case, spark_engine, max(30, CASES // 10), say)
+
+
+@pytest.mark.spark
+def test_random_projects_stay_right_on_spark(spark_engine: SparkEngine, say: Callable[[str], None]) -> None:
+    _play(check_project, spark_engine, max(10, CASES // 40), say)

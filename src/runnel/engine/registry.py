@@ -37,6 +37,7 @@ class Registry:
         self.session = session
         self._registered: OrderedDict[str, None] = OrderedDict()
         self._tables: OrderedDict[int, tuple[pa.Table, str]] = OrderedDict()
+        self._making: dict[str, threading.Lock] = {}
         self._lock = threading.RLock()
 
     def resolved(self, sql: str, inputs: Mapping[str, Input]) -> str:
@@ -83,13 +84,20 @@ class Registry:
         digest = hashlib.sha1("\0".join(identity).encode(), usedforsecurity=False).hexdigest()
         name = f"runnel_{letter}_{digest}"
         with self._lock:
-            if name in self._registered:
-                self._registered.move_to_end(name)
-                return name
-        make().createOrReplaceTempView(name)
-        with self._lock:
-            self._registered[name] = None
-            forgotten = [self._registered.popitem(last=False)[0] for _ in range(len(self._registered) - KEPT_INPUTS)]
+            making = self._making.setdefault(name, threading.Lock())
+        with making:  # of several views that ask at once, one registers and the others wait
+            with self._lock:
+                if name in self._registered:
+                    self._registered.move_to_end(name)
+                    return name
+            make().createOrReplaceTempView(name)
+            with self._lock:
+                self._registered[name] = None
+                forgotten = [
+                    self._registered.popitem(last=False)[0] for _ in range(len(self._registered) - KEPT_INPUTS)
+                ]
+                for old in [name, *forgotten]:
+                    self._making.pop(old, None)
         for old in forgotten:
             self.session.catalog.dropTempView(old)
         return name

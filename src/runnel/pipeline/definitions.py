@@ -141,7 +141,11 @@ def find_view(head: Snapshot, name: str) -> ViewEntry:
     for view in head.views.values():
         if view.name.lower() == name.lower():
             return view
-    raise Terminal("RUNNEL-VIEW-UNKNOWN", f"there is no view {name!r}", hint=nearest(name, head.views))
+    raise Terminal(
+        "RUNNEL-VIEW-UNKNOWN",
+        f"there is no view {name!r}",
+        hint=nearest(name, head.views) or f"there are {', '.join(head.views) or 'none yet'}",
+    )
 
 
 def check_properties(name: str, properties: Mapping[str, str], place: Place | None = None) -> dict[str, str]:
