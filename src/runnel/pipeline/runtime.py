@@ -28,6 +28,7 @@ class Runtime:
     threads: int = 4
     large: int = LARGE
     attempts: int = 30
+    expired_at: int = 0
     programs: dict[str, Program] = field(default_factory=dict)
 
     def program(self, view: ViewEntry) -> Program:

@@ -36,7 +36,8 @@ class Upkept:
 def after_epoch(runtime: Runtime, epoch: int) -> Upkept:
     """Do what is due after an epoch: cheap when nothing is."""
     done = compact(runtime, runtime.lake.snapshot())
-    if epoch % EXPIRE_EVERY == 0:
+    if epoch - runtime.expired_at >= EXPIRE_EVERY:
+        runtime.expired_at = epoch
         return replace(done, expired=expire(runtime))
     return done
 
