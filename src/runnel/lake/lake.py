@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, UsageError
 from runnel.failpoints import reach
 from runnel.lake import compaction, encoding, files, lease, lookup, tables
 from runnel.lake.catalog import Catalog
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from runnel.lake.entries import Commit
     from runnel.lake.snapshot import Snapshot
     from runnel.model.relation import Relation
+
+
+_LARGEST_EPOCH = 2**62
 
 
 class Lake:
@@ -73,6 +76,10 @@ class Lake:
 
     def snapshot(self, at: int | None = None) -> Snapshot:
         """Give the state as of an epoch, the newest by default; raise `RUNNEL-EPOCH-UNKNOWN` or `-EXPIRED`."""
+        if at is not None and (not isinstance(at, int) or isinstance(at, bool) or abs(at) > _LARGEST_EPOCH):
+            raise UsageError(
+                "RUNNEL-EPOCH-UNKNOWN", f"{at!r} is no epoch", hint="give a whole number, such as tx.epoch"
+            )
         return self.reader.at(at)
 
     def publish(self, commit: Commit) -> int:

@@ -90,8 +90,10 @@ class Relation:
 
 
 def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] = ()) -> None:
-    """Refuse reserved, repeated and missing names before they can reach the state."""
-    seen: set[str] = set()
+    """Refuse reserved, repeated and missing names, and keys of nested types, before they can reach the state."""
+    if not owner.strip():
+        raise Terminal("RUNNEL-NAME-EMPTY", f"a table or view cannot be named {owner!r}", hint="give it a name")
+    seen: dict[str, Type] = {}
     for column in columns:
         name = column.name.lower()
         if name in RESERVED or name.startswith(RESERVED_PREFIXES):
@@ -104,9 +106,15 @@ def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] 
             raise Terminal(
                 "RUNNEL-COLUMN-TWICE", f"{owner}: two columns are named {column.name!r}", hint="rename one of them"
             )
-        seen.add(name)
+        seen[name] = column.type
     for part in key:
         if part.lower() not in seen:
             raise Terminal(
                 "RUNNEL-KEY-UNKNOWN", f"{owner}: the key column {part!r} does not exist", hint=nearest(part, seen)
+            )
+        if isinstance(seen[part.lower()], types.Array | types.Map | types.Struct):
+            raise Terminal(
+                "RUNNEL-KEY-TYPE",
+                f"{owner}: the key column {part!r} is {seen[part.lower()]}, which cannot be a key",
+                hint="take columns of plain types: numbers, strings, dates",
             )

@@ -97,6 +97,19 @@ class Struct(Type):
         return "struct<" + ",".join(f"{quoted(name)}:{type_}" for name, type_ in self.fields) + ">"
 
 
+def floating(type_: Type) -> bool:
+    """Say whether values of this type are, or hold, floating-point numbers."""
+    match type_:
+        case Array(_, element):
+            return floating(element)
+        case Map(_, key, value):
+            return floating(key) or floating(value)
+        case Struct(_, fields):
+            return any(floating(field) for _, field in fields)
+        case _:
+            return type_.name in FLOATS
+
+
 def decimal(precision: int, scale: int) -> Decimal:
     """Give `decimal(precision,scale)`."""
     return Decimal("decimal", precision, scale)

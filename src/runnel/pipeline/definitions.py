@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING
 
 from runnel.compiler import compile_view, program_to_json
 from runnel.config import parse_duration
+from runnel.engine.inputs import standing
 from runnel.errors import Conflict, RunnelError, Terminal, nearest
 from runnel.lake.entries import Commit, ViewEntry
 from runnel.model.relation import Kind, Relation, check_columns
 from runnel.pipeline.maintain import hydrate
-from runnel.pipeline.step import Change, take
+from runnel.pipeline.step import Change, immediate, take
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from runnel.pipeline.runtime import Runtime
 
 MODES = ("auto", "incremental", "full")
+HYDRATIONS = 5
 REFRESH_WORDS = ("immediate", "manual", "auto")
 
 
@@ -55,10 +57,25 @@ def create_view(
     place: Place | None = None,
 ) -> Program:
     """Compile a view, compute its contents at one pinned epoch and let it follow from there."""
-    properties = check_properties(name, properties or {}, place)
+    checked = check_properties(name, properties or {}, place)
+    for attempt in range(HYDRATIONS):
+        try:
+            program = _create(runtime, name, sql, checked, place)
+            break
+        except _Overtaken:
+            if attempt + 1 == HYDRATIONS:
+                raise
+    refresh(runtime, [name])
+    return program
+
+
+class _Overtaken(Conflict):
+    """While a view was computed, what it reads was replaced or forgotten."""
+
+
+def _create(runtime: Runtime, name: str, sql: str, properties: dict[str, str], place: Place | None) -> Program:
     head = runtime.lake.snapshot()
-    if _find(head, name) is not None:
-        raise Terminal("RUNNEL-NAME-TAKEN", f"there is a relation {name!r} already", place=place, hint="drop it first")
+    _refuse_taken(head, name, place)
     program = compile_view(name, sql, head.relations, runtime.engine.analyse, properties.get("mode", "auto"), place)
     check_columns(name, program.columns)
     pending = hydrate(runtime, head, program)
@@ -66,10 +83,8 @@ def create_view(
     entry = ViewEntry(name, sql, properties, program_to_json(program), program.inputs, stages, head.epoch)
 
     def build(now: Snapshot) -> Commit:
-        if _find(now, name) is not None:
-            raise Terminal(
-                "RUNNEL-NAME-TAKEN", f"there is a relation {name!r} already", place=place, hint="drop it first"
-            )
+        _refuse_taken(now, name, place)
+        _refuse_overtaken(runtime, head, now, entry)
         commit = Commit(base=now.epoch, create=[step.target for step in program.steps], kind="define")
         commit.add = pending.all()
         commit.define = [entry]
@@ -83,8 +98,26 @@ def create_view(
     except RunnelError:
         runtime.lake.discard(pending.all())
         raise
-    refresh(runtime, [name])
     return program
+
+
+def _refuse_taken(head: Snapshot, name: str, place: Place | None) -> None:
+    if _find(head, name) is not None:
+        raise Terminal("RUNNEL-NAME-TAKEN", f"there is a relation {name!r} already", place=place, hint="drop it first")
+
+
+def _refuse_overtaken(runtime: Runtime, then: Snapshot, now: Snapshot, view: ViewEntry) -> None:
+    """See that a view computed `then` can go on from there: its inputs are the same ones, and their changes still kept."""
+    ids = [(then.definitions.ids.get(name), now.definitions.ids.get(name)) for name in view.inputs]
+    if any(before != after for before, after in ids):
+        raise _Overtaken(
+            "RUNNEL-VIEW-OVERTAKEN", f"what {view.name} reads was replaced while it was computed", hint="try again"
+        )
+    try:
+        standing(runtime.lake, now, view)
+    except Terminal as error:
+        message = f"the epoch {view.name} was computed at is no longer kept"
+        raise _Overtaken("RUNNEL-VIEW-OVERTAKEN", message, hint="keep more epochs: [state] keep") from error
 
 
 def drop_view(runtime: Runtime, name: str) -> None:
@@ -103,16 +136,19 @@ def drop_view(runtime: Runtime, name: str) -> None:
 
 
 def refresh(runtime: Runtime, names: list[str] | None = None, *, full: bool = False) -> int:
-    """Bring views (all, or these and the views they read) up to the newest epoch now; `full` recomputes them."""
+    """Bring views up to the newest epoch now: all, or these with the views they read and the immediate ones that read them.
+
+    `full` recomputes the named ones first.
+    """
     if full:
         for name in names or list(runtime.lake.snapshot().views):
             rebuild(runtime, name)
-        return runtime.lake.head()
 
     def choose(head: Snapshot) -> list[ViewEntry]:
         if names is None:
             return list(head.views.values())
         wanted = _with_inputs(head, [find_view(head, name).name for name in names])
+        wanted |= _immediate_readers(head, wanted)
         return [view for view in head.views.values() if view.name in wanted]
 
     return take(runtime, lambda head: Change(), choose).epoch
@@ -187,6 +223,14 @@ def _with_inputs(head: Snapshot, names: list[str]) -> set[str]:
             wanted.add(name)
             todo.extend(head.views[name].inputs)
     return wanted
+
+
+def _immediate_readers(head: Snapshot, names: set[str]) -> set[str]:
+    follow = {view.name: set(view.inputs) for view in immediate(head)}
+    found: set[str] = set()
+    while more := {name for name, inputs in follow.items() if name not in found and inputs & (names | found)}:
+        found |= more
+    return found
 
 
 def _find(head: Snapshot, name: str) -> Relation | None:

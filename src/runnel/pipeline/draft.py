@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from runnel.errors import Terminal
 from runnel.lake.compaction import fold
+from runnel.lake.lookup import hashable
 from runnel.model import types
 from runnel.model.relation import WEIGHT
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from runnel.lake.entries import DataFile
     from runnel.lake.lake import Lake
     from runnel.model.relation import Relation
+
+_MOST, _MOST_OF_ALL = 2**53, 2**62
 
 
 class Draft:
@@ -40,7 +43,9 @@ class Draft:
 
     def insert(self, rows: pa.Table) -> None:
         """Add rows; with a key, none of their keys may be there."""
-        rows = self._whole(rows)
+        if not rows.num_rows:
+            return
+        rows = self._whole(self._plain_keys(rows))
         if self.relation.key:
             keys = self._unique_keys(rows)
             present = self._current(keys)
@@ -50,7 +55,10 @@ class Draft:
 
     def update(self, rows: pa.Table) -> None:
         """Change the named columns of rows found by key."""
+        if not rows.num_rows:
+            return
         self._need_key("update")
+        rows = self._plain_keys(rows)
         keys = self._unique_keys(rows)
         old = self._current(keys)
         places = self._places(old, keys)
@@ -65,18 +73,22 @@ class Draft:
 
     def upsert(self, rows: pa.Table) -> None:
         """Put whole rows in place of those with the same key, if any."""
+        if not rows.num_rows:
+            return
         self._need_key("upsert")
-        rows = self._whole(rows)
+        rows = self._whole(self._plain_keys(rows))
         self._put(self._current(self._unique_keys(rows)), -1)
         self._put(rows, 1)
 
     def delete(self, rows: pa.Table, *, lenient: bool = False) -> None:
         """Remove rows: by key, or whole rows where the table has none. What is not there is an error unless `lenient`."""
+        if not rows.num_rows:
+            return
         if not self.relation.key:
             whole = self._whole(rows)
             self.apply(whole.append_column(WEIGHT, pa.repeat(pa.scalar(-1, pa.int64()), whole.num_rows)))
             return
-        keys = self._unique_keys(rows)
+        keys = self._unique_keys(self._plain_keys(rows))
         old = self._current(keys)
         if not lenient and old.num_rows < keys.num_rows:
             raise self._missing(keys, self._places(old, keys).index(None))
@@ -87,6 +99,8 @@ class Draft:
 
         That is looked up in the state, unless the caller vouches for it (`trusted`), as a store's own log does.
         """
+        if not signed.num_rows:
+            return
         if WEIGHT not in signed.column_names:
             raise Terminal(
                 "RUNNEL-WEIGHT-MISSING",
@@ -98,7 +112,9 @@ class Draft:
             raise Terminal(
                 "RUNNEL-WEIGHT-NULL", f"{self.relation.name}: a signed row has no {WEIGHT}", hint="give +n or -n"
             )
-        rows = fold(self.relation, rows.cast(self._schema()))
+        rows = self._plain_keys(rows.cast(self._schema()))
+        self._check_weights(rows.column(WEIGHT))
+        rows = fold(self.relation, rows)
         self._check_nulls(rows)
         if not trusted:
             self._check(rows)
@@ -166,6 +182,27 @@ class Draft:
                     hint="give one",
                 )
 
+    def _check_weights(self, weights: pa.ChunkedArray) -> None:
+        """Refuse weights whose sums could leave the range of whole numbers."""
+        ends = pc.min_max(weights).as_py()
+        total = pc.sum(pc.abs(weights.cast(pa.float64(), safe=False))).as_py()
+        if ends["min"] < -_MOST or ends["max"] > _MOST or total > _MOST_OF_ALL:
+            raise Terminal(
+                "RUNNEL-WEIGHT-TYPE",
+                f"{self.relation.name}: a {WEIGHT} is beyond 2**53, or all of them together are beyond 2**62",
+                hint="give as many rows as there are",
+            )
+
+    def _plain_keys(self, rows: pa.Table) -> pa.Table:
+        """Give rows whose keys are equal in every bit where SQL finds them equal: one NaN, and 0.0 for -0.0."""
+        for at, name in enumerate(rows.column_names):
+            if name in self.relation.key and pa.types.is_floating(rows.schema.field(at).type):
+                values = rows.column(at)
+                nan, zero = pa.scalar(float("nan"), values.type), pa.scalar(0.0, values.type)
+                plain = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
+                rows = rows.set_column(at, rows.schema.field(at), plain)
+        return rows
+
     def _whole(self, rows: pa.Table) -> pa.Table:
         arrays = [
             rows.column(c.name)
@@ -208,16 +245,8 @@ class Draft:
 
 
 def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [[_hashable(v) for v in column.to_pylist()] for column in table.columns]
+    columns = [[hashable(v) for v in column.to_pylist()] for column in table.columns]
     return list(zip(*columns, strict=True))
-
-
-def _hashable(value: Any) -> Any:
-    if isinstance(value, list):
-        return tuple(_hashable(v) for v in value)
-    if isinstance(value, dict):
-        return tuple((k, _hashable(v)) for k, v in value.items())
-    return value
 
 
 def _short(row: dict[str, Any]) -> str:

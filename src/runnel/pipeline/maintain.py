@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import Inputs, Pending, signed, standing, stored
-from runnel.errors import RunnelError, Unreachable
+from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
@@ -50,14 +50,18 @@ def maintain(runtime: Runtime, head: Snapshot, pending: Pending, views: Iterable
     todo = {view.name: view for view in views}
     ranges: dict[str, Inputs] = {}
     shared: dict[int, Inputs] = {}
+    results: dict[str, ViewResult] = {}
     for view in todo.values():
-        old = standing(runtime.lake, head, view)
+        try:
+            old = standing(runtime.lake, head, view)
+        except Terminal as error:
+            results[view.name] = ViewResult(view.name, "failed", error=str(error))
+            continue
         if old.epoch not in shared:
             shared[old.epoch] = Inputs(runtime.engine, old, head, pending)
         ranges[view.name] = shared[old.epoch]
-    results: dict[str, ViewResult] = {}
     for level in levels(todo):
-        work = [(view, _waits_for(view, head, results)) for view in level]
+        work = [(view, _waits_for(view, head, results)) for view in level if view.name not in results]
         ready = [view for view, waits in work if not waits]
         for view, waits in work:
             if waits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runnel.compiler import compile_dml
@@ -11,7 +12,7 @@ from runnel.errors import Terminal, UsageError, nearest
 from runnel.model.program import quote
 from runnel.model.relation import Kind
 from runnel.pipeline.draft import Draft
-from runnel.pipeline.rows_in import to_table
+from runnel.pipeline.rows_in import by_given_columns, to_table
 from runnel.pipeline.step import Change, take
 
 if TYPE_CHECKING:
@@ -98,20 +99,24 @@ class Transaction:
 
     def insert(self, table: str, rows: Any) -> None:
         """Add rows (dicts, Arrow, pandas or Spark); columns not given are NULL."""
-        self._operations.append(lambda drafts: _with(drafts, table, rows, lambda d, t: d.insert(t)))
+        kept = _kept(rows)
+        self._operations.append(lambda drafts: _with(drafts, table, kept, lambda d, t: d.insert(t)))
 
     def update(self, table: str, rows: Any) -> None:
         """Change rows by key; columns not given keep their values."""
-        self._operations.append(lambda drafts: _with(drafts, table, rows, lambda d, t: d.update(t)))
+        kept = _kept(rows)
+        self._operations.append(lambda drafts: _update(drafts, table, kept))
 
     def upsert(self, table: str, rows: Any) -> None:
         """Insert whole rows, replacing those with the same key."""
-        self._operations.append(lambda drafts: _with(drafts, table, rows, lambda d, t: d.upsert(t)))
+        kept = _kept(rows)
+        self._operations.append(lambda drafts: _with(drafts, table, kept, lambda d, t: d.upsert(t)))
 
     def delete(self, table: str, keys: Any) -> None:
         """Delete rows by key (dicts or plain values of a one-column key), or whole rows where the table has no key."""
+        kept = _kept(keys)
         self._operations.append(
-            lambda drafts: _with(drafts, table, _as_keys(drafts, table, keys), lambda d, t: d.delete(t))
+            lambda drafts: _with(drafts, table, _as_keys(drafts, table, kept), lambda d, t: d.delete(t))
         )
 
     def apply(self, table: str, rows: Any, *, trusted: bool = False) -> None:
@@ -120,8 +125,9 @@ class Transaction:
         Each row that goes is looked up first. `trusted` leaves that out: the caller vouches that the old rows are there
         exactly as given and that keys stay unique, as with the before images of a database's log.
         """
+        kept = _kept(rows)
         self._operations.append(
-            lambda drafts: _with(drafts, table, rows, lambda d, t: d.apply(t, trusted=trusted), weighted=True)
+            lambda drafts: _with(drafts, table, kept, lambda d, t: d.apply(t, trusted=trusted), weighted=True)
         )
 
     def sql(self, text: str) -> None:
@@ -157,6 +163,24 @@ class Transaction:
 def _with(drafts: Drafts, table: str, rows: Any, act: Callable[[Draft, Any], None], *, weighted: bool = False) -> None:
     draft = drafts.of(table)
     act(draft, to_table(draft.relation, rows, weighted=weighted))
+
+
+def _update(drafts: Drafts, table: str, rows: Any) -> None:
+    """Update by rows that may each name other columns."""
+    draft = drafts.of(table)
+    for part in by_given_columns(draft.relation, rows):
+        draft.update(part)
+
+
+def _kept(rows: Any) -> Any:
+    """Take the rows as they are now: the caller may go on using the list, or the commit may be tried again."""
+    if isinstance(rows, Mapping):
+        return dict(rows)
+    if isinstance(rows, list | tuple):
+        return [dict(row) if isinstance(row, Mapping) else row for row in rows]
+    if hasattr(rows, "toArrow"):
+        return rows.toArrow()
+    return rows.copy() if hasattr(rows, "iloc") else rows
 
 
 def _as_keys(drafts: Drafts, table: str, keys: Any) -> Any:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import stored
+from runnel.errors import Terminal
 from runnel.failpoints import reach
 from runnel.lake import compaction, expiry
 from runnel.model.program import quote
@@ -58,7 +59,13 @@ def compact(
         if not run or (all_files and len(run) < 2):
             continue
         reach("compaction:planned")
-        new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)))
+        try:
+            new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)))
+        except Terminal as error:
+            # Sums that do not fit are an error to whoever reads them; they must not become a number.
+            if error.code != "RUNNEL-SUM-OVERFLOW":
+                raise
+            continue
         reach("compaction:written")
         if compaction.publish(runtime.lake, relation, run, new) is not None:
             relations, files, size = relations + 1, files + len(run), size + sum(file.bytes for file in new)

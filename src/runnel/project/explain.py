@@ -93,9 +93,10 @@ def _size(head: Snapshot, name: str) -> tuple[int, int]:
 
 
 def _costs(runtime: Runtime, view: str, last: int = 5) -> list[dict[str, Any]]:
-    found = [
-        {"epoch": record["epoch"], "ms": 0.0, **record["views"][view]}
-        for record in runtime.lake.epochs(50)
-        if view in record.get("views", {}) and record["views"][view]["strategy"] != "skipped"
-    ]
+    found: list[dict[str, Any]] = []
+    for record in runtime.lake.epochs(50):
+        if record.get("defined") == view:
+            found = []
+        elif record.get("views", {}).get(view, {}).get("strategy", "skipped") != "skipped":
+            found.append({"epoch": record["epoch"], "ms": 0.0, **record["views"][view]})
     return found[-last:]

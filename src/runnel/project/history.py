@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from runnel import query
-from runnel.errors import Terminal
+from runnel.errors import Terminal, UsageError
 from runnel.model import types
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from runnel.pipeline.runtime import Runtime
 
 
@@ -21,20 +20,33 @@ def history(
     runtime: Runtime, name: str, key: Mapping[str, Any], column: str | None = None, since: Any = None, until: Any = None
 ) -> list[dict[str, Any]]:
     """Give the changes of the rows with this key, oldest first; epochs that are no longer kept are not there."""
+    if not isinstance(key, Mapping):
+        raise UsageError("RUNNEL-USAGE", f"{key!r} is no key", hint='give the key by column, such as {"id": 7}')
     head = runtime.lake.snapshot()
     relation = query.find(head, name)
     wanted = {relation.column(part).name: _typed(relation.column(part).type, value) for part, value in key.items()}
     shown = relation.column(column).name if column else None
     times = {record["epoch"]: record.get("time") for record in runtime.lake.epochs(1_000_000)}
     found: list[dict[str, Any]] = []
-    for epoch in sorted({file.begin for file in head.changes(relation.name, 0)}):
+    for epoch in sorted({file.begin for file in head.kept_changes(relation)}):
         moment = times.get(epoch)
         if not _within(moment, epoch, since, until):
             continue
-        rows = query.changes(runtime.lake, runtime.engine, relation.name, epoch - 1, epoch).to_pylist()
+        rows = _changed(runtime, relation.name, epoch)
         mine = [row for row in rows if all(row[part] == value for part, value in wanted.items())]
         found.extend(_entries(mine, shown, epoch, moment))
     return found
+
+
+def _changed(runtime: Runtime, name: str, epoch: int) -> list[dict[str, Any]]:
+    """Give the signed rows of one epoch; none where it, or the one before it, is no longer kept."""
+    try:
+        rows: list[dict[str, Any]] = query.changes(runtime.lake, runtime.engine, name, epoch - 1, epoch).to_pylist()
+    except Terminal as error:
+        if error.code != "RUNNEL-EPOCH-EXPIRED":
+            raise
+        return []
+    return rows
 
 
 def _entries(rows: list[dict[str, Any]], column: str | None, epoch: int, moment: Any) -> list[dict[str, Any]]:

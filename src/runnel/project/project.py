@@ -5,6 +5,7 @@ Everything here hands over to a room below: transactions and epochs to `pipeline
 
 from __future__ import annotations
 
+import logging
 import shutil
 import tempfile
 import threading
@@ -44,6 +45,9 @@ if TYPE_CHECKING:
     from runnel.pipeline.upkeep import Upkept
 
 
+log = logging.getLogger("runnel")
+
+
 class Project:
     """One open project; close it, or use it in a `with` block."""
 
@@ -66,6 +70,7 @@ class Project:
 
     def create_view(self, name: str, sql: str, refresh: str = "immediate", mode: str = "auto") -> RelationHandle:
         """Define a view by a SELECT; it is computed now and follows from here on."""
+        _need_text("the view's SQL", sql)
         definitions.create_view(self.runtime, name, sql, {"refresh": refresh, "mode": mode})
         return self.view(name)
 
@@ -86,6 +91,7 @@ class Project:
 
     def sql(self, text: str) -> int:
         """Run INSERT, UPDATE and DELETE statements as one transaction and give its epoch."""
+        _need_text("the SQL", text)
         with self.transaction() as tx:
             tx.sql(text)
         return tx.epoch or 0
@@ -98,9 +104,14 @@ class Project:
         return epoch
 
     def _after(self, taken: Taken) -> None:
+        """Tell subscribers and tidy up. The commit stands, so nothing here may look like its failure."""
         self._poll()
-        if taken.published:
+        if not taken.published:
+            return
+        try:
             upkeep.after_epoch(self.runtime, taken.epoch)
+        except RunnelError as error:
+            log.warning("upkeep after epoch %s was put off: %s", taken.epoch, error)
 
     # -- reads
 
@@ -115,6 +126,7 @@ class Project:
 
     def query(self, sql: str, at: int | None = None) -> Result:
         """Run a SELECT over tables and views at one epoch."""
+        _need_text("the SQL", sql)
 
         def make() -> tuple[str, dict[str, Input], tuple[Column, ...] | None]:
             return (*query.bound(self.runtime.engine, self.runtime.lake.snapshot(at), sql), None)
@@ -141,8 +153,13 @@ class Project:
         return subscription
 
     def _poll(self) -> None:
-        for subscription in self._subscriptions:
-            subscription.poll()
+        for subscription in list(self._subscriptions):
+            try:
+                subscription.poll()
+            except Exception as error:  # a subscriber's own error must not look like a failed commit
+                log.error("a subscriber of %s failed: %s", subscription.name, error)
+                if isinstance(error, RunnelError):
+                    self._subscriptions.remove(subscription)
 
     def wait(self, source: str, position: Mapping[str, Any], timeout: float = 5.0) -> int:
         """Wait until the state covers a source's position and give the epoch; an error after `timeout` seconds."""
@@ -311,6 +328,11 @@ def spark_engine(settings: Config, spark: Any = None) -> Engine:
     return SparkEngine(
         spark, master=settings.spark.master, remote=None if remote is None else str(config.reveal(remote)), conf=conf
     )
+
+
+def _need_text(what: str, value: object) -> None:
+    if not isinstance(value, str) or not value.strip():
+        raise UsageError("RUNNEL-SQL-TEXT", f"{what} is {value!r}, not text", hint="give SQL as a string")
 
 
 def _open_or_create(catalog: str, data: str) -> Lake:

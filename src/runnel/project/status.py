@@ -110,9 +110,15 @@ def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewS
     rows, files, _ = _size(head, view.name)
     strategy = runtime.program(view).strategy.value
     refresh = view.properties.get("refresh", "immediate")
-    changed = any(head.changes(name, view.frontier) for name in view.inputs)
-    behind = head.epoch - view.frontier if changed else 0
+    behind = head.epoch - view.frontier if _has_changes(head, view) else 0
     return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, view.error)
+
+
+def _has_changes(head: Snapshot, view: ViewEntry) -> bool:
+    try:
+        return any(head.changes(name, view.frontier) for name in view.inputs)
+    except RunnelError:  # changes that are no longer kept were there
+        return True
 
 
 def _size(head: Snapshot, name: str) -> tuple[int, int, int]:
@@ -124,6 +130,7 @@ def _last_strategies(runtime: Runtime) -> dict[str, str]:
     """Say for each view what its last epoch did: strategy, rows and milliseconds."""
     last: dict[str, str] = {}
     for record in runtime.lake.epochs(50):
+        last.pop(record.get("defined", ""), None)  # what a view of that name did before is another view's doing
         for view, did in record.get("views", {}).items():
             if did["strategy"] != "skipped" or view not in last:
                 last[view] = f"{did['strategy']}, {did['rows']} rows, {did.get('ms', 0):.0f} ms"

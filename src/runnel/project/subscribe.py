@@ -21,7 +21,8 @@ class Subscription:
         self, runtime: Runtime, name: str, callback: Callable[[pa.Table, int], None], cursor: str | None = None
     ) -> None:
         """Start behind the newest epoch, or where the stored cursor stands."""
-        self._runtime, self._name, self._callback = runtime, name, callback
+        self.name = name
+        self._runtime, self._callback = runtime, callback
         self._cursor = f"cursor:{cursor}" if cursor else None
         stored = runtime.lake.delivered(self._cursor, name) if self._cursor else None
         self.epoch = stored if stored is not None else runtime.lake.head()
@@ -32,8 +33,8 @@ class Subscription:
         """Call back for every epoch since the last call that changed the view; give how many there were."""
         calls = 0
         head = self._runtime.lake.snapshot()
-        for epoch in sorted({file.begin for file in head.changes(self._name, self.epoch)}):
-            changed = query.changes(self._runtime.lake, self._runtime.engine, self._name, epoch - 1, epoch)
+        for epoch in sorted({file.begin for file in head.changes(self.name, self.epoch)}):
+            changed = query.changes(self._runtime.lake, self._runtime.engine, self.name, epoch - 1, epoch)
             if changed.num_rows:
                 self._callback(changed, epoch)
                 calls += 1
@@ -44,4 +45,4 @@ class Subscription:
     def _move(self, epoch: int) -> None:
         self.epoch = epoch
         if self._cursor:
-            self._runtime.lake.deliver(self._cursor, self._name, epoch)
+            self._runtime.lake.deliver(self._cursor, self.name, epoch)

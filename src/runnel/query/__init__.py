@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from runnel.compiler import bind
 from runnel.engine.inputs import Inputs, Pending, signed
 from runnel.errors import Terminal, nearest
 from runnel.lake.compaction import fold
 from runnel.model.program import name as role_name
 from runnel.model.program import quote
-from runnel.model.relation import Kind, Relation
+from runnel.model.relation import WEIGHT, Kind, Relation
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from runnel.engine.base import Engine, Input
     from runnel.lake.lake import Lake
     from runnel.lake.snapshot import Snapshot
@@ -67,8 +67,27 @@ def changes(lake: Lake, engine: Engine, name: str, since: int, until: int | None
     relation = find(head, name)
     columns: tuple[Column, ...] = signed(relation.rows)
     old = lake.snapshot(since)
-    source = Inputs(engine, old, head, Pending()).delta(relation.name)
     plain = Relation(relation.name, relation.kind, relation.rows, () if relation.final else relation.key)
+    if old.definitions.ids.get(relation.name, None) not in (None, head.definitions.ids[relation.name]):
+        return _replaced(engine, old, head, plain)
+    source = Inputs(engine, old, head, Pending()).delta(relation.name)
     sql = f"SELECT * FROM {role_name(relation.name, 'delta')}"
     table = engine.rows(sql, {role_name(relation.name, "delta")[1:-1]: source}, columns)
     return fold(plain, table)
+
+
+def _replaced(engine: Engine, old: Snapshot, head: Snapshot, relation: Relation) -> pa.Table:
+    """Compare two relations of one name: the view was dropped and made anew in between."""
+    before = rows(engine, old, old.relations[relation.name])
+    after = rows(engine, head, head.relations[relation.name])
+    if before.schema != after.schema:
+        raise Terminal(
+            "RUNNEL-CHANGES-REPLACED",
+            f"{relation.name} was made anew with other columns since epoch {old.epoch}",
+            hint="read it whole, then follow its changes from there",
+        )
+    parts = [
+        table.append_column(WEIGHT, pa.repeat(pa.scalar(w, pa.int64()), table.num_rows))
+        for table, w in ((before, -1), (after, 1))
+    ]
+    return fold(relation, pa.concat_tables(parts))
