@@ -140,3 +140,29 @@ def test_threads_do_not_see_each_others_inputs(engine: DuckDbEngine) -> None:
 
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(run, range(40))) == list(range(40))
+
+
+@pytest.mark.parametrize("stored", [False, True])
+@pytest.mark.parametrize(
+    ("sql", "ids"),
+    [
+        ("SELECT id FROM `t` WHERE f > 1", [2, 3]),
+        ("SELECT id FROM `t` WHERE s.g > 1", [2, 3]),
+        ("SELECT id FROM `d` WHERE f > 1", [2, 3]),
+        ("SELECT a.id FROM `t` a JOIN `t` b ON a.f = b.f", [1, 2, 3]),
+        ("SELECT a.id FROM `t` a JOIN `t` b ON a.f = b.f WHERE b.f >= 2", [2, 3]),
+    ],
+)
+def test_nan_equals_itself_and_is_greater_than_any_number(
+    engine: DuckDbEngine, tmp_path: Path, sql: str, ids: list[int], *, stored: bool
+) -> None:
+    given = columns(id="bigint", f="double", s="struct<g:float>")
+    numbers = [0.5, 2.0, float("nan"), None]
+    table = pa.Table.from_pylist(
+        [{"id": n, "f": f, "s": {"g": f}} for n, f in enumerate(numbers, 1)],
+        pa.schema([(c.name, types.to_arrow(c.type)) for c in given]),
+    )
+    pq.write_table(table, tmp_path / "t.parquet")
+    source: Input = Files((str(tmp_path / "t.parquet"),), given) if stored else Rows(table, given)
+    rows = engine.rows(sql, {"t": source, "d": Derived("SELECT id, f FROM `t`", ("t",))})
+    assert sorted(rows.column("id").to_pylist()) == ids

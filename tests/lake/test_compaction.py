@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal
+from decimal import Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,6 +11,7 @@ import duckdb
 import pytest
 import sqlglot
 
+from runnel.errors import Terminal
 from runnel.lake import compaction
 from runnel.lake.entries import Commit
 from runnel.model.relation import Kind, Relation
@@ -77,6 +78,40 @@ def test_a_group_without_rows_goes_with_its_drift_when_all_is_folded() -> None:
     assert compaction.fold(SUMS, drifted).num_rows == 1
     assert compaction.fold(SUMS, drifted, from_start=True).num_rows == 0
     assert "WHERE" not in compaction.fold_sql(SUMS, "`t`", from_start=True)
+
+
+WIDE = Relation("wide", Kind.VIEW, columns("k string; s decimal(38,2)"), ("k",), TAKINGS.final)
+MOST = Decimal(10**38 - 1).scaleb(-2, Context(prec=38))
+NARROW = Relation("narrow", Kind.VIEW, columns("k string; s int"), ("k",), TAKINGS.final)
+
+
+@pytest.mark.parametrize(
+    ("relation", "rows"),
+    [
+        (TOTAL, [(2**62, 1, 1), (2**62, 1, 1)]),
+        (TOTAL, [(-(2**63), 1, 1), (-(2**63), 1, 1)]),
+        (TOTAL, [(2**62, 1, 1)] * 4),
+        (ORDERS, [(1, "n", 1, 2**63 - 1), (1, "n", 1, 1)]),
+        (TAKINGS, [("n", Decimal(10**20 - 1), 1, 1)] * 2),
+        (WIDE, [("n", MOST, 1)] * 2),
+        (WIDE, [("n", MOST, 1)] * 4),
+        (NARROW, [("n", 2**31 - 1, 1)] * 2),
+    ],
+)
+def test_a_sum_that_does_not_fit_is_an_error_and_not_another_number(
+    relation: Relation, rows: list[tuple[Any, ...]]
+) -> None:
+    with pytest.raises(Terminal) as caught:
+        compaction.fold(relation, signed(relation, *rows))
+    assert caught.value.code == "RUNNEL-SUM-OVERFLOW"
+
+
+def test_large_numbers_that_cancel_out_are_folded() -> None:
+    whole = [(2**62, 1, 1), (2**62, 1, 1), (-(2**63), 0, 0), (2**63 - 1, 1, 1)]
+    assert as_rows(compaction.fold(TOTAL, signed(TOTAL, *whole))) == [(2**63 - 1, 3, 3)]
+    decimals = [("n", MOST, 1), ("n", MOST, 1), ("n", MOST.copy_negate(), -1)]
+    assert as_rows(compaction.fold(WIDE, signed(WIDE, *decimals))) == [("n", MOST, 1)]
+    assert compaction.fold(TOTAL, signed(TOTAL, *whole)).schema == signed(TOTAL).schema
 
 
 def test_folded_rows_are_sorted_by_key() -> None:

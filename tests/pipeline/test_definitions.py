@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.pipeline import definitions
+from runnel.pipeline import definitions, maintain
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -26,11 +26,10 @@ def table(project: Project) -> Project:
 
 def _during_hydration(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -> None:
     """Do something once, right after the next view was computed and before it is published."""
-    real = definitions.hydrate
 
     def hydrate(*arguments: Any) -> Any:
-        pending = real(*arguments)
-        monkeypatch.setattr(definitions, "hydrate", real)
+        pending = maintain.hydrate(*arguments)
+        monkeypatch.setattr(definitions, "hydrate", maintain.hydrate)
         act()
         return pending
 

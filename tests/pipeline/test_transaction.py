@@ -111,6 +111,9 @@ BAD: list[tuple[str, Callable[[Transaction], None]]] = [
     ("RUNNEL-ROW-MISSING", lambda tx: tx.apply("sales", [{"id": "A", "cat": 9, "amount": 20, "_weight": -1}])),
     ("RUNNEL-KEY-DUPLICATE", lambda tx: tx.apply("sales", [{"id": "A", "cat": 9, "amount": 20, "_weight": 1}])),
     ("RUNNEL-WEIGHT-MISSING", lambda tx: tx.apply("sales", [{"id": "A", "cat": 9}])),
+    ("RUNNEL-WEIGHT-TYPE", lambda tx: tx.apply("sales", [{"id": "Z", "_weight": 2**53 + 1}])),
+    ("RUNNEL-WEIGHT-TYPE", lambda tx: tx.apply("sales", [{"id": "Z", "_weight": -(2**63)}])),
+    ("RUNNEL-WEIGHT-TYPE", lambda tx: tx.apply("sales", [{"id": "Z", "_weight": 2**62}] * 4)),
     ("RUNNEL-COLUMN-RESERVED", lambda tx: tx.insert("sales", [{"id": "Z", "_weight": 1}])),
     ("RUNNEL-TABLE-UNKNOWN", lambda tx: tx.insert("sale", [{"id": "Z"}])),
     ("RUNNEL-TABLE-IS-VIEW", lambda tx: tx.insert("by_cat", [{"cat": 1}])),
@@ -127,6 +130,21 @@ def test_what_is_wrong_is_refused_whole(shop: Project, code: str, act: Callable[
     assert caught.value.hint
     assert sorted(map(str, shop.table("sales").to_pylist())) == before
     assert_right(shop)
+
+
+def test_empty_lists_do_nothing(shop: Project) -> None:
+    before = rows(shop, "by_cat")
+    with shop.transaction() as tx:
+        for operation in (tx.insert, tx.update, tx.upsert, tx.delete, tx.apply):
+            operation("sales", [])
+    assert rows(shop, "by_cat") == before
+
+
+def test_an_update_keeps_what_each_row_leaves_out(shop: Project) -> None:
+    with shop.transaction() as tx:
+        tx.update("sales", [{"id": "A", "cat": 2}, {"ID": "B", "amount": 31}])
+    found = {row["id"]: (row["cat"], row["amount"]) for row in shop.table("sales").to_pylist()}
+    assert found == {"A": (2, Decimal("20.00")), "B": (1, Decimal("31.00")), "C": (2, Decimal("10.00"))}
 
 
 def test_the_nearest_name_is_given(shop: Project) -> None:

@@ -102,7 +102,8 @@ class DuckDbEngine:
         try:
             for name in _in_order(inputs):
                 _register(cursor, name, inputs[name])
-                if copied:
+                # Filters that DuckDB pushes into scans of Arrow data drop NaN, which is greater than any number.
+                if copied or _floating(inputs[name]):
                     cursor.execute(f"CREATE TEMP TABLE {_quoted(name + ' (copy)')} AS SELECT * FROM {_quoted(name)}")
                     cursor.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
                     cursor.execute(f"ALTER TABLE {_quoted(name + ' (copy)')} RENAME TO {_quoted(name)}")
@@ -201,6 +202,10 @@ def _in_order(inputs: Mapping[str, Input]) -> list[str]:
         if name not in done:
             visit(name)
     return list(done)
+
+
+def _floating(item: Input) -> bool:
+    return not isinstance(item, Derived) and any(types.floating(column.type) for column in item.columns)
 
 
 def _register(cursor: duckdb.DuckDBPyConnection, name: str, item: Input) -> None:

@@ -6,13 +6,14 @@ What was folded away stays until `expiry` lets it go; change files among it stil
 
 from __future__ import annotations
 
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
 
+from runnel.errors import Terminal
 from runnel.failpoints import reach
 from runnel.lake import tables
 from runnel.lake.lookup import hashable
@@ -35,6 +36,9 @@ RATIO = 3
 SMALL = 65_536
 _SORT_COLUMNS = 3
 _ROW = "__row"
+_INT64 = 2**63 - 1
+_EXACT = Context(prec=76)
+_DECIMAL128 = 10**38 - 1
 
 
 def plan(
@@ -77,6 +81,7 @@ def fold(relation: Relation, table: pa.Table, *, from_start: bool = False) -> pa
     """Add up signed rows: equal rows of a bag add their weights, equal keys of partials their sums; what is zero goes.
 
     `from_start` says that the table holds all of the relation: a group without base rows then goes whatever its sums drifted to.
+    A sum that its column cannot hold is `RUNNEL-SUM-OVERFLOW`, never a wrong number.
     """
     columns = [c.name for c in relation.columns]
     table = table.select([*columns, WEIGHT])
@@ -93,18 +98,42 @@ def _added_up(table: pa.Table, keys: list[str], sums: list[str]) -> pa.Table:
     # Arrow cannot group by nested columns: a number stands for each of their values.
     grouping = {name: _numbered(table[name]) if _nested(table[name]) else table[name] for name in keys}
     grouped = pa.table(
-        {**grouping, **{name: table[name] for name in sums}, _ROW: pa.array(range(table.num_rows), pa.int64())}
+        {**grouping, **{name: _roomy(table[name]) for name in sums}, _ROW: pa.array(range(table.num_rows), pa.int64())}
     )
     added = grouped.group_by(keys).aggregate([*((name, "sum") for name in sums), (_ROW, "min")])
     first = table.select(keys).take(added[f"{_ROW}_min"])
-    total = {
-        name: pc.fill_null(
-            added[f"{name}_sum"].cast(table.schema.field(name).type), _zero(table.schema.field(name).type)
-        )
-        for name in sums
-    }
+    total = {name: _narrowed(name, added[f"{name}_sum"], table.schema.field(name).type) for name in sums}
     columns = [total[name] if name in total else first[name] for name in table.column_names]
     return pa.table(columns, schema=table.schema)
+
+
+def _roomy(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Widen numbers whose sum might wrap: Arrow adds up groups without checking."""
+    type_ = column.type
+    if pa.types.is_decimal128(type_):
+        return column.cast(pa.decimal256(76, type_.scale)) if _reach(column, type_.scale) > _DECIMAL128 else column
+    if pa.types.is_int64(type_) and _reach(column, 0) > _INT64:
+        return column.cast(pa.decimal128(38, 0))
+    return column
+
+
+def _reach(column: pa.ChunkedArray, scale: int) -> int:
+    """Give a number, counted in the last digit, that no sum of these values exceeds."""
+    ends = pc.min_max(column).as_py().values()
+    return len(column) * max(
+        (abs(int(Decimal(end).scaleb(scale, _EXACT))) for end in ends if end is not None), default=0
+    )
+
+
+def _narrowed(name: str, sums: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:
+    try:
+        return pc.fill_null(sums.cast(type_), _zero(type_))
+    except pa.ArrowInvalid as error:
+        raise Terminal(
+            "RUNNEL-SUM-OVERFLOW",
+            f"a sum of column {name!r} does not fit {type_}",
+            hint="give the summed column a wider type",
+        ) from error
 
 
 def _zero(type_: pa.DataType) -> pa.Scalar:

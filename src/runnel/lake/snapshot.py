@@ -74,6 +74,10 @@ class Snapshot:
             return ()
         return self._reader.changes(self, self.table_id(relation), since)
 
+    def kept_changes(self, relation: str | Relation) -> tuple[DataFile, ...]:
+        """Give the files of all changes up to this epoch that have not been forgotten, oldest first."""
+        return self._reader.changes(self, self.table_id(relation), None)
+
 
 def _is_kept(connection: sa.Connection, epoch: int) -> bool:
     s = tables.snapshot.c.snapshot_id
@@ -186,15 +190,16 @@ class SnapshotReader:
             into[number] = (*into.get(number, ()), *files)
         return into
 
-    def changes(self, snapshot: Snapshot, table_id: int, since: int) -> tuple[DataFile, ...]:
-        """Load the change files of a relation in (since, the snapshot's epoch]."""
+    def changes(self, snapshot: Snapshot, table_id: int, since: int | None) -> tuple[DataFile, ...]:
+        """Load the change files of a relation in (since, the snapshot's epoch]; None = from the oldest that are all kept."""
         f, r = tables.data_file, tables.runnel_relation
         with self._lock, self._catalog.read() as connection:
             forgotten = connection.scalar(sa.select(r.c.changes_from).where(r.c.table_id == table_id))
-            if forgotten is None or since < forgotten:
-                raise expired(since, self._catalog.name)
+            after = forgotten if since is None else since
+            if forgotten is None or after is None or after < forgotten:
+                raise expired(snapshot.epoch if since is None else since, self._catalog.name)
             in_range = sa.and_(
-                f.c.table_id == table_id, f.c.begin_snapshot > since, f.c.begin_snapshot <= snapshot.epoch
+                f.c.table_id == table_id, f.c.begin_snapshot > after, f.c.begin_snapshot <= snapshot.epoch
             )
             rows = connection.execute(_files(sa.and_(in_range, tables.runnel_file.c.change == sa.true()))).all()
             return tuple(file for file, _ in self._made(connection, snapshot.definitions, rows))

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
 
+OVERFLOW = ("RUNNEL-SUM-OVERFLOW", "RUNNEL-SQL-FAILED", "RUNNEL-ENGINE-SQL")
 EXPIRE_EVERY = 25
 DRIVER_ROWS = 200_000
 
@@ -63,7 +64,7 @@ def compact(
             new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)))
         except Terminal as error:
             # Sums that do not fit are an error to whoever reads them; they must not become a number.
-            if error.code != "RUNNEL-SUM-OVERFLOW":
+            if error.code not in OVERFLOW:
                 raise
             continue
         reach("compaction:written")

@@ -29,6 +29,7 @@ _EXACT: dict[str, set[type]] = {
     "decimal": {Number, int},
 }
 _FROM_TEXT = (*types.INTEGERS, "double", "date", "timestamp", "timestamp_ntz", "decimal")
+_ARROW_MISFITS = (pa.ArrowException, ValueError, TypeError, ArithmeticError)
 _SHOWN = 60
 
 
@@ -41,9 +42,23 @@ def from_values(file: File, column: Column, values: Sequence[Any], line: Line, t
     for row, value in enumerate(values):
         try:
             converted.append(convert(value, column.type, time_unit))
-        except (ValueError, OverflowError) as error:
+        except (ValueError, TypeError, ArithmeticError, RecursionError) as error:
             raise bad_value(file, line(row), column, value, str(error)) from error
-    return pa.array(converted, types.to_arrow(column.type))
+    return _stored(file, column, values, converted, line)
+
+
+def _stored(file: File, column: Column, values: Sequence[Any], converted: list[Any], line: Line) -> pa.Array:
+    """Hand values to Arrow; what it alone finds too large is told like the rest."""
+    wanted = types.to_arrow(column.type)
+    try:
+        return pa.array(converted, wanted)
+    except _ARROW_MISFITS as misfit:
+        for row, value in enumerate(converted):
+            try:
+                pa.array([value], wanted)
+            except _ARROW_MISFITS as error:
+                raise bad_value(file, line(row), column, values[row], str(error)) from error
+        raise bad_value(file, line(0), column, values, str(misfit)) from misfit
 
 
 def from_text(file: File, column: Column, texts: pa.ChunkedArray, line: Line, time_unit: str | None) -> pa.ChunkedArray:
@@ -61,7 +76,10 @@ def _in_bulk(column: Column, values: Sequence[Any]) -> pa.Array | None:
     kinds = set(map(type, values)) - {type(None)}
     name = column.type.name
     if kinds == {str} and name in _FROM_TEXT:
-        return _parsed_in_bulk(column, pa.array(values, pa.string()))
+        try:
+            return _parsed_in_bulk(column, pa.array(values, pa.string()))
+        except UnicodeEncodeError:
+            return None
     if not kinds <= _EXACT.get(name, set()):
         return None
     try:
@@ -73,7 +91,9 @@ def _in_bulk(column: Column, values: Sequence[Any]) -> pa.Array | None:
 def _parsed_in_bulk(column: Column, texts: Any) -> Any | None:
     name, wanted = column.type.name, types.to_arrow(column.type)
     # Arrow takes 0x10 for 16; we do not.
-    if name not in _FROM_TEXT or (name in types.INTEGERS and pc.any(pc.match_substring(texts, "x")).as_py()):
+    if name not in _FROM_TEXT or (
+        name in types.INTEGERS and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py()
+    ):
         return None
     try:
         return pc.cast(texts, wanted)
@@ -132,7 +152,10 @@ def match_names(file: File, table: TableInfo, given: Sequence[str], *, complete:
 
 def bad_value(file: File, line: int, column: Column, value: Any, why: str, what: str = "line") -> Terminal:
     """Make the error for a value that its column cannot hold."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = "a deeply nested value"
     shown = text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."
     reason = f" ({why})" if why and len(why) < 2 * _SHOWN else ""
     return Terminal(

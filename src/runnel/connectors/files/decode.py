@@ -14,7 +14,8 @@ from runnel.connectors.base import OP, ChangeSet
 from runnel.connectors.files import columns, csv, envelope
 from runnel.connectors.files.envelope import Change
 from runnel.connectors.files.listing import half, inspect, opened
-from runnel.errors import Place, Terminal
+from runnel.connectors.files.values import named_once
+from runnel.errors import Place, RunnelError, Terminal
 from runnel.model import types
 from runnel.model.relation import WEIGHT, Column
 
@@ -26,15 +27,25 @@ if TYPE_CHECKING:
     from runnel.connectors.files.settings import Settings
 
 BATCH = 50_000
-_JSON = json.JSONDecoder(parse_float=Number)
+_JSON = json.JSONDecoder(parse_float=Number, object_pairs_hook=named_once)
 _WEIGHT = Column(WEIGHT, types.BIGINT)
 
 
 def decode(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
     """Give a file's changes; raise `RUNNEL-FILES-HALF` before the first of them if it is not whole."""
-    problem = inspect(file).half
+    problem = inspect(file, settings.delimiter).half
     if problem is not None:
         raise half(file, problem)
+    try:
+        yield from _decoded(file, table, settings)
+    except (RunnelError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        # Whatever a file holds, whoever reads the message has to know which file it is.
+        raise _odd(file, None, f"{type(error).__name__}: {error}") from error
+
+
+def _decoded(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
     if file.format == "csv":
         for signed in csv.read(file, table, settings):
             yield _signed(file, table, signed)
@@ -122,7 +133,7 @@ def _json_changes(file: File, table: TableInfo, settings: Settings) -> Iterator[
 
 
 def _weight(file: File, line: int, value: Any) -> int:
-    if type(value) is int:
+    if type(value) is int and -(2**63) <= value < 2**63:
         return value
     if value is None:
         raise columns.bad_value(file, line, _WEIGHT, value, "it is missing")
@@ -135,9 +146,25 @@ def _json_records(file: File) -> Iterator[tuple[int, Any]]:
             if line.isspace():
                 continue
             try:
-                yield number, _JSON.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
-            except ValueError as error:
+                record = _JSON.decode(line.decode("utf-8-sig" if number == 1 else "utf-8"))
+            except (json.JSONDecodeError, UnicodeDecodeError) as error:
                 raise _syntax(file, number, str(error)) from error
+            except RecursionError as error:
+                raise _odd(file, number, "it is nested too deeply") from error
+            except (ValueError, ArithmeticError) as error:
+                raise _odd(file, number, str(error)) from error
+            yield number, record
+
+
+def _odd(file: File, line: int | None, why: str) -> Terminal:
+    where = file.shown if line is None else f"{file.shown}, line {line}"
+    why = (why.splitlines() or [""])[0]
+    return Terminal(
+        "RUNNEL-FILES-VALUE",
+        f"{where} holds a value that cannot be read: {why[:120]}",
+        place=Place(file.shown, line),
+        hint="nothing of this file was taken; mend the value",
+    )
 
 
 def _syntax(file: File, line: int, why: str) -> Terminal:
@@ -173,6 +200,6 @@ def _named(file: File, table: TableInfo, change: Change, known: set[str]) -> Map
     if change.row.keys() <= known:
         return change.row
     row = {name.lower(): value for name, value in change.row.items()}
-    if not row.keys() <= known:
+    if not row.keys() <= known or len(row) < len(change.row):
         columns.match_names(file, table, list(change.row), complete=False)
     return row

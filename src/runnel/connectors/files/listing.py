@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
+import itertools
 import json
 import zlib
+from collections import deque
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
 
@@ -29,6 +32,7 @@ ENDINGS: dict[str, Format] = {
     ".json": "jsonl",
 }
 _SAMPLE = 64 * 1024
+_SENTINEL = "end"
 
 
 @dataclass(frozen=True)
@@ -122,13 +126,30 @@ def opened(file: File) -> IO[bytes]:
     return io.BufferedReader(gzip.open(file.path, "rb")) if file.zipped else file.path.open("rb")
 
 
-def inspect(file: File) -> Inspection:
+def inspect(file: File, delimiter: str = ",") -> Inspection:
     """Look whether a file is whole and how many rows it holds, reading as little as that takes."""
     if file.bytes == 0:
         return Inspection(0, "it is empty")
     if file.format == "parquet":
         return _inspect_parquet(file)
-    return _inspect_zipped(file) if file.zipped else _inspect_text(file)
+    seen = _inspect_zipped(file) if file.zipped else _inspect_text(file)
+    if seen.half is None and file.format == "csv" and _ends_in_quotes(file, delimiter):
+        return Inspection(seen.rows, "its last value has no closing quote")
+    return seen
+
+
+def _ends_in_quotes(file: File, delimiter: str) -> bool:
+    """Say whether the file ends inside a quoted value; that takes an odd number of quotes, which is quick to count."""
+    if sum(chunk.count(b'"') for chunk in _chunks(file)) % 2 == 0:
+        return False
+    with opened(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="", errors="replace") as text:
+        # A line more after the end: a value that is still open swallows it.
+        records = csv.reader(itertools.chain(text, [_SENTINEL]), delimiter=delimiter)
+        try:
+            (last,) = deque(records, maxlen=1)
+        except csv.Error:
+            return False
+    return last != [_SENTINEL]
 
 
 def _inspect_parquet(file: File) -> Inspection:
@@ -190,6 +211,8 @@ def _cut(file: File, line: bytes) -> str | None:
         return "its last line has no end"
     try:
         json.loads(line.decode("utf-8-sig"))
-    except ValueError:
+    except (json.JSONDecodeError, UnicodeDecodeError):
         return "its last line is cut"
+    except (ValueError, RecursionError):
+        return None  # odd, but no sign of a cut: reading it says what is wrong
     return None

@@ -174,7 +174,7 @@ class FilesSource:
         """Inspect a file unless it is the very one that was inspected before."""
         version, known = (file.bytes, file.changed), self._looked_at.get(file.shown)
         if known is None or known[0] != version:
-            known = self._looked_at[file.shown] = (version, inspect(file))
+            known = self._looked_at[file.shown] = (version, inspect(file, self.settings.delimiter))
         return known[1]
 
     def _require_folder(self) -> None:

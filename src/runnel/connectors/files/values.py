@@ -20,8 +20,10 @@ from runnel.model.types import Array, Decimal, Map, Struct, Type
 RANGES = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
 EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
-_INTEGER = re.compile(r"[+-]?\d+")
-_FLOAT = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|[+-]?(inf|infinity)|nan", re.IGNORECASE)
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+_NUMBER = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
+_FLOAT = re.compile(_NUMBER.pattern + r"|[+-]?(inf|infinity)|nan", re.IGNORECASE | re.ASCII)
+_DIGITS = 19
 _TOO_FINE = re.compile(r"\.\d{6}\d*[1-9]")
 _BOOLEANS = {"true": True, "false": False, "1": True, "0": False}
 
@@ -41,9 +43,7 @@ def convert(value: Any, type_: Type, time_unit: str | None = None) -> Any:
         case Array(_, element):
             return [convert(item, element, time_unit) for item in _nested(value, list)]
         case Map(_, key, item_type):
-            pairs = _nested(value, Mapping, list)
-            pairs = list(pairs.items()) if isinstance(pairs, Mapping) else pairs
-            return [(convert(key_, key, time_unit), convert(item, item_type, time_unit)) for key_, item in pairs]
+            return _map(value, key, item_type, time_unit)
         case Struct(_, fields):
             return _struct(value, fields, time_unit)
     return _simple(value, type_.name, time_unit)
@@ -57,7 +57,7 @@ def _simple(value: Any, name: str, time_unit: str | None) -> Any:
     if name == "boolean":
         return _boolean(value)
     if name == "string":
-        return _expected(value, str)
+        return _text(value)
     if name == "binary":
         return value if isinstance(value, bytes) else base64.b64decode(_expected(value, str), validate=True)
     if name == "date":
@@ -73,12 +73,31 @@ def _simple(value: Any, name: str, time_unit: str | None) -> Any:
 def _integer(value: Any, limit: int) -> int:
     if isinstance(value, str) and _INTEGER.fullmatch(value):
         value = int(value)
-    if isinstance(value, Number) and value == value.to_integral_value():
-        value = int(value)
+    if isinstance(value, Number):
+        value = _whole_number(value)
     number: int = _expected(value, int)
     if not -limit <= number < limit:
         raise ValueError("it is out of range")
     return number
+
+
+def _whole_number(value: Number) -> int:
+    """Give a decimal as an integer; 1e99999999 is refused by its exponent, for its digits would fill the memory."""
+    if not value.is_finite() or (value and value.adjusted() < 0):
+        raise ValueError("it is no whole number")
+    if value and value.adjusted() >= _DIGITS:
+        raise ValueError("it is out of range")
+    if not value:
+        return 0
+    if value != value.to_integral_value():
+        raise ValueError("it is no whole number")
+    return int(value)
+
+
+def _text(value: Any) -> str:
+    text: str = _expected(value, str)
+    text.encode()  # half of a surrogate pair is no character
+    return text
 
 
 def _float(value: Any) -> float:
@@ -87,27 +106,30 @@ def _float(value: Any) -> float:
             raise ValueError("it is no number")
         return float(value)
     number = float(_expected(value, int, float, Number))
-    if math.isinf(number) and isinstance(value, int | Number) and abs(value) != Number("Infinity"):
+    if math.isinf(number) and isinstance(value, Number) and value.is_finite():
         raise ValueError("it is out of range")
     return number
 
 
 def _decimal(value: Any, precision: int, scale: int) -> Number:
     try:
+        if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
+            raise ValueError("it is no number")
         number = Number(value) if isinstance(value, str | int) else _expected(value, Number)
-        number = Number(repr(value)) if isinstance(value, float) else number
     except InvalidOperation:
         raise ValueError("it is no number") from None
     if isinstance(value, bool) or not number.is_finite():
         raise ValueError("it is no number")
     sign, digits, exponent = number.as_tuple()
-    whole = Number((0, digits, int(exponent)))
-    shifted = whole.scaleb(scale) if digits != (0,) else Number(0)
-    if shifted != shifted.to_integral_value():
+    text = "".join(map(str, digits)).lstrip("0")
+    kept = text.rstrip("0")
+    # Only digits are counted and moved: decimal's own arithmetic rounds to 28 of them and overflows.
+    zeros = int(exponent) + len(text) - len(kept) + scale if kept else 0
+    if zeros < 0:
         raise ValueError(f"it has more than {scale} digits after the point")
-    if len(str(int(shifted))) > precision:
+    if len(kept) + zeros > precision:
         raise ValueError(f"it has more than {precision - scale} digits before the point")
-    return Number((sign, tuple(int(digit) for digit in str(int(shifted))), -scale))
+    return Number((sign, tuple(int(digit) for digit in (kept + "0" * zeros) or "0"), -scale))
 
 
 def _boolean(value: Any) -> bool:
@@ -138,6 +160,22 @@ def _moment(value: Any, time_unit: str | None) -> dt.datetime:
     return dt.datetime.fromisoformat(text)
 
 
+def _map(value: Any, key_type: Type, item_type: Type, time_unit: str | None) -> list[tuple[Any, Any]]:
+    given = _nested(value, Mapping, list)
+    made: list[tuple[Any, Any]] = []
+    seen: set[Any] = set()
+    for pair in given.items() if isinstance(given, Mapping) else given:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            raise ValueError("a map is an object, or a list of pairs")
+        key = convert(pair[0], key_type, time_unit)
+        marked = repr(key) if isinstance(key, list | dict) else key
+        if key is None or marked in seen:
+            raise ValueError("a key is NULL" if key is None else "a key comes twice")
+        seen.add(marked)
+        made.append((key, convert(pair[1], item_type, time_unit)))
+    return made
+
+
 def _struct(value: Any, fields: tuple[tuple[str, Type], ...], time_unit: str | None) -> dict[str, Any]:
     given = _nested(value, Mapping)
     unknown = set(given) - {name for name, _ in fields}
@@ -146,10 +184,19 @@ def _struct(value: Any, fields: tuple[tuple[str, Type], ...], time_unit: str | N
     return {name: convert(given.get(name), type_, time_unit) for name, type_ in fields}
 
 
+def named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a JSON object; of two values for one name none is taken."""
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"an object names {next(name for name in names if names.count(name) > 1)!r} twice")
+    return made
+
+
 def _nested(value: Any, *kinds: type) -> Any:
     """Give a nested value; CSV has them as JSON text."""
     if isinstance(value, str):
-        value = json.loads(value, parse_float=Number)
+        value = json.loads(value, parse_float=Number, object_pairs_hook=named_once)
     return _expected(value, *kinds)
 
 
