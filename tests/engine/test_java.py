@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from typing import TYPE_CHECKING
 
 import pytest
@@ -62,3 +63,17 @@ def test_no_java_at_all_is_said_with_what_to_install() -> None:
         java.ensure_java()
     assert "runnel[java]" in str(told.value)
     assert told.value.exit_code == 3
+
+
+def test_a_java_without_the_vector_module_is_started_without_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    trimmed = fake_java(tmp_path / "trimmed jdk", "21")
+    (trimmed / "release").write_text('MODULES="java.base java.sql"\n')
+    monkeypatch.setenv("JAVA_HOME", str(trimmed))
+    home = java.ensure_java()
+    assert home.startswith(str(tmp_path / "cache"))
+    (trimmed / "bin" / "java").write_text('#!/bin/sh\nprintf "%s|" "$@"\n')
+    command = [f"{home}/bin/java", "-a b", "--add-modules=jdk.incubator.vector", "-c"]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "-a b|-c|"

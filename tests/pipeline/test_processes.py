@@ -8,6 +8,8 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
+import pytest
+
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
 from tests.pipeline.test_crash import write_project
@@ -16,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
+pytestmark = pytest.mark.slow
 WRITERS, EACH = 4, 15
 
 

