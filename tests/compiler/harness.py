@@ -59,7 +59,8 @@ class Maintained:
     tables: Sequence[Relation]
     relations: dict[str, Relation] = field(default_factory=dict)
     stored: dict[str, pa.Table] = field(default_factory=dict)
-    programs: dict[str, tuple[str, Program]] = field(default_factory=dict)
+    programs: dict[str, Program] = field(default_factory=dict)
+    sql: dict[str, str] = field(default_factory=dict)
     deltas: dict[str, pa.Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -75,12 +76,16 @@ class Maintained:
     def keep(self, sql: str, program: Program) -> Program:
         """Compute a compiled view from scratch; its program goes through JSON on the way."""
         assert program_from_json(program_to_json(program)) == program
-        name = program.view
-        self.programs[name] = (sql, program)
+        self.sql[program.view] = sql
         self.deltas = {}
-        for step in program.steps:
-            self._add(step.target)
-            self.stored[step.target.name] = self._run(step.initial, step.initial_reads, step.target)
+        for part in (*program.stages, program):
+            if part.view in self.programs:
+                continue
+            self.programs[part.view] = part
+            for step in part.steps:
+                self._add(step.target)
+                if step.stored:
+                    self.stored[step.target.name] = self._run(step.initial, step.initial_reads, step.target)
         return program
 
     def apply(self, batch: Mapping[str, list[tuple[Row, int]]]) -> None:
@@ -91,13 +96,16 @@ class Maintained:
                 self.deltas[name] = _table(
                     signed(self.relations[name].columns), [(*row, weight) for row, weight in rows]
                 )
-        for _, program in self.programs.values():
+        passing = set()
+        for program in self.programs.values():
             for step in program.steps:
                 delta = self._delta(step, program)
                 if delta is not None and delta.num_rows:
                     self.deltas[step.target.name] = delta
+                passing |= set() if step.stored else {step.target.name}
         for name, delta in self.deltas.items():
-            self.stored[name] = pa.concat_tables([self.stored[name], delta])
+            if name not in passing:
+                self.stored[name] = pa.concat_tables([self.stored[name], delta])
         self.deltas = {}
 
     def rows(self, name: str) -> pa.Table:
@@ -108,7 +116,8 @@ class Maintained:
 
     def check(self, what: str) -> int:
         """Compare every view with its own SQL over the tables as they are now."""
-        for name, (sql, program) in self.programs.items():
+        for name, sql in self.sql.items():
+            program = self.programs[name]
             bound, read = bind(sql, {n: r for n, r in self.relations.items() if "#" not in n})
             expected = self.engine.rows(bound, self._inputs([(n, "rows") for n in read]), program.columns)
             if self.engine.name == "spark":
@@ -117,7 +126,7 @@ class Maintained:
             problem = difference(self.rows(name), expected, program.columns, loose=self.engine.name != "spark")
             assert not problem, f"{what}, view {name} ({program.strategy.value}): {problem}\n{sql}"
             self._check_no_negative(name, what)
-        return len(self.programs)
+        return len(self.sql)
 
     def _check_no_negative(self, name: str, what: str) -> None:
         relation = self.relations[name]

@@ -177,7 +177,7 @@ def test_terms_telescope_and_start_from_the_change(engine: DuckDbEngine, shop: S
 
 def test_equal_stages_of_a_view_are_kept_once(engine: DuckDbEngine, shop: Shop) -> None:
     sql = "WITH a AS (SELECT cid, count(*) AS n FROM orders GROUP BY cid) SELECT p.n FROM a p JOIN a q ON p.n = q.n"
-    assert [step.target.name for step in compile_view("v", sql, shop, engine.analyse).steps] == ["v#1", "v"]
+    assert len(compile_view("v", sql, shop, engine.analyse).stages) == 1
 
 
 def test_doubles_neither_drift_nor_stay_poisoned(engine: DuckDbEngine, shop: Shop) -> None:

@@ -14,28 +14,32 @@ if TYPE_CHECKING:
 
     from runnel.model.program import Role
 
-VERSION = 1
+VERSION = 2
 
 
 def program_to_json(program: Program) -> str:
     """Write a program; equal programs give equal text."""
-    return json.dumps(
-        {
-            "version": VERSION,
-            "view": program.view,
-            "columns": _columns_out(program.columns),
-            "strategy": program.strategy.value,
-            "steps": [_step_out(step) for step in program.steps],
-            "inputs": list(program.inputs),
-            "operators": [[o.name, o.strategy.value, o.reason, o.code] for o in program.operators],
-        },
-        sort_keys=True,
-    )
+    return json.dumps({"version": VERSION, **_program_out(program)}, sort_keys=True)
 
 
 def program_from_json(text: str) -> Program:
     """Read a program back."""
-    data = json.loads(text)
+    return _program_in(json.loads(text))
+
+
+def _program_out(program: Program) -> dict[str, Any]:
+    return {
+        "view": program.view,
+        "columns": _columns_out(program.columns),
+        "strategy": program.strategy.value,
+        "steps": [_step_out(step) for step in program.steps],
+        "inputs": list(program.inputs),
+        "operators": [[o.name, o.strategy.value, o.reason, o.code] for o in program.operators],
+        "stages": [_program_out(stage) for stage in program.stages],
+    }
+
+
+def _program_in(data: dict[str, Any]) -> Program:
     return Program(
         data["view"],
         _columns_in(data["columns"]),
@@ -43,6 +47,7 @@ def program_from_json(text: str) -> Program:
         tuple(_step_in(step) for step in data["steps"]),
         tuple(data["inputs"]),
         tuple(Operator(name, Strategy(strategy), reason, code) for name, strategy, reason, code in data["operators"]),
+        tuple(_program_in(stage) for stage in data["stages"]),
     )
 
 
@@ -75,17 +80,35 @@ def relation_from_json(data: dict[str, Any]) -> Relation:
 def _step_out(step: Step) -> dict[str, Any]:
     return {
         "target": relation_to_json(step.target),
-        "terms": [{"sql": t.sql, "deltas": sorted(t.deltas), "reads": _reads_out(t.reads)} for t in step.terms],
+        "terms": [_term_out(term) for term in step.terms],
         "initial": step.initial,
         "initial_reads": _reads_out(step.initial_reads),
         "around": step.around,
+        "around_reads": _reads_out(step.around_reads),
+        "extra": [_term_out(term) for term in step.extra],
+        "stored": step.stored,
     }
 
 
 def _step_in(data: dict[str, Any]) -> Step:
-    terms = tuple(Term(t["sql"], frozenset(t["deltas"]), _reads_in(t["reads"])) for t in data["terms"])
-    target = relation_from_json(data["target"])
-    return Step(target, terms, data["initial"], _reads_in(data["initial_reads"]), data["around"])
+    return Step(
+        relation_from_json(data["target"]),
+        tuple(_term_in(term) for term in data["terms"]),
+        data["initial"],
+        _reads_in(data["initial_reads"]),
+        data["around"],
+        _reads_in(data["around_reads"]),
+        tuple(_term_in(term) for term in data["extra"]),
+        data["stored"],
+    )
+
+
+def _term_out(term: Term) -> dict[str, Any]:
+    return {"sql": term.sql, "deltas": sorted(term.deltas), "reads": _reads_out(term.reads)}
+
+
+def _term_in(data: dict[str, Any]) -> Term:
+    return Term(data["sql"], frozenset(data["deltas"]), _reads_in(data["reads"]))
 
 
 def _columns_out(columns: Iterable[Column]) -> list[list[str]]:

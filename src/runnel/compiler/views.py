@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes, support
@@ -45,7 +46,7 @@ class _Compilation:
     tree: exp.Query
     relations: Mapping[str, Relation]
     analyse: Analyse
-    stages: list[Step] = field(default_factory=list)
+    stages: list[Program] = field(default_factory=list)
 
     def typed(self, node: Node) -> tuple[Column, ...]:
         """Ask the engine for a plan's column types."""
@@ -56,28 +57,60 @@ class _Compilation:
         return tuple(c for c in self.analyse(piece.sql, tables) if c.name != WEIGHT)
 
     def relation(self, name: str) -> Relation:
-        return next((s.target for s in self.stages if s.target.name == name), None) or self.relations[name]
+        return next((s.relation for s in self.stages if s.view == name), None) or self.relations[name]
 
-    def stage(self, grouped: Grouped) -> Relation:
-        """Keep an aggregate inside the view; an equal one is kept once."""
-        step = aggregate_step(f"{self.name}#{len(self.stages) + 1}", Kind.STAGE, grouped, self.typed)
-        for known in self.stages:
-            if _same_text(known.initial, step.initial) and known.target.final == step.target.final:
-                return known.target
-        self.stages.append(step)
-        return step.target
+    def aggregate(self, grouped: Grouped) -> Relation:
+        """Keep an aggregate beside the view."""
+        step = aggregate_step(PLACEHOLDER, Kind.STAGE, grouped, self.typed)
+        return self.stage((step,), (Operator("aggregate", Strategy.LINEAR, "sums kept beside the view"),))
+
+    def stage(self, steps: tuple[Step, ...], operators: tuple[Operator, ...]) -> Relation:
+        """Keep a relation beside the view; an equal one, of this view or another, is kept once."""
+        name = _content_name(steps)
+        named = tuple(_renamed(step, name) for step in steps)
+        if all(known.view != name for known in self.stages):
+            target = named[-1].target
+            strategy = max((o.strategy for o in operators), key=list(Strategy).index)
+            self.stages.append(Program(name, target.rows, strategy, named, _inputs(named), operators))
+        return named[-1].target
 
 
-def _same_text(one: str, other: str) -> bool:
-    """Say whether two queries differ at most in the names of their inputs' aliases."""
+PLACEHOLDER = "#stage"
+"""What a stage is called until its content gives it a name."""
 
-    def plain(sql: str) -> str:
-        numbers: dict[str, str] = {}
-        return re.sub(
-            r"`t\d+`|BROADCAST\(t\d+\)", lambda m: numbers.setdefault(re.sub(r"\D", "", m[0]), f"#{len(numbers)}"), sql
-        )
 
-    return plain(one) == plain(other)
+def _content_name(steps: tuple[Step, ...]) -> str:
+    """Name a stage by all that it is; the numbers of aliases inside it do not count."""
+    numbers: dict[str, str] = {}
+    text = "\0".join(repr((s.target, s.initial, s.around, [t.sql for t in s.terms])) for s in steps)
+    plain = re.sub(
+        r"`t\d+`|BROADCAST\(t\d+\)", lambda m: numbers.setdefault(re.sub(r"\D", "", m[0]), f"#{len(numbers)}"), text
+    )
+    return "#" + hashlib.sha256(plain.encode()).hexdigest()[:12]
+
+
+def _renamed(step: Step, name: str) -> Step:
+    """Call a stage by its own name wherever its steps speak of it."""
+
+    def spelled(text: str) -> str:
+        return text.replace(PLACEHOLDER, name)
+
+    def reads(found: frozenset[tuple[str, Role]]) -> frozenset[tuple[str, Role]]:
+        return frozenset((spelled(relation), role) for relation, role in found)
+
+    def term(t: Term) -> Term:
+        return Term(spelled(t.sql), frozenset(spelled(d) for d in t.deltas), reads(t.reads))
+
+    return replace(
+        step,
+        target=replace(step.target, name=spelled(step.target.name)),
+        terms=tuple(term(t) for t in step.terms),
+        initial=spelled(step.initial),
+        initial_reads=reads(step.initial_reads),
+        around=spelled(step.around),
+        around_reads=reads(step.around_reads),
+        extra=tuple(term(t) for t in step.extra),
+    )
 
 
 def compile_view(
@@ -125,7 +158,7 @@ def compile_view(
 
 
 def _linear(compilation: _Compilation, found: list[Finding]) -> Program:
-    context = Lowering(compilation.text, compilation.relations, compilation.stage, compilation.typed)
+    context = Lowering(compilation.text, compilation.relations, compilation.aggregate, compilation.typed)
     lowered, names = lower(context, compilation.tree)
     check_outputs(compilation.name, names, compilation.tree, compilation.text)
     if isinstance(lowered, Grouped):
@@ -137,9 +170,10 @@ def _linear(compilation: _Compilation, found: list[Finding]) -> Program:
         compilation.name,
         step.target.rows,
         Strategy.LINEAR,
-        (*compilation.stages, step),
-        _inputs((*compilation.stages, step)),
+        (step,),
+        _inputs((step,)),
         _operators(compilation, found),
+        tuple(compilation.stages),
     )
 
 
@@ -198,7 +232,6 @@ def _operators(compilation: _Compilation, found: list[Finding]) -> tuple[Operato
     tables = {find_relation(t, compilation.relations, compilation.text).name for t in base_tables(compilation.tree)}
     scans = [Operator(f"scan {name}", Strategy.LINEAR) for name in sorted(tables)]
     stages = [
-        Operator(f"stage {step.target.name}", Strategy.LINEAR, "sums kept inside the view")
-        for step in compilation.stages
+        Operator(f"stage {stage.view}", stage.strategy, stage.operators[0].reason) for stage in compilation.stages
     ]
     return (*scans, *(f.operator for f in found), Operator("project", Strategy.LINEAR), *stages)

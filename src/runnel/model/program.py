@@ -58,9 +58,14 @@ class Term:
 class Step:
     """Computes the signed rows (or the stored sums) by which `target` changes, and its contents from scratch.
 
-    The change is `around` with `{terms}` replaced by the UNION ALL of the terms that can give rows. `initial` computes the
-    stored contents over the `new` (or `rows`) role of its inputs; its last column is `_weight`, like every term's.
+    The change is `around` with `{terms}` replaced by the UNION ALL of the terms that can give rows; `around_reads` are the
+    inputs `around` itself names, beside those of the terms. `extra` terms are added to that behind `around`. `initial`
+    computes the stored contents over the `new` (or `rows`) role of its inputs; its last column is `_weight`, like every term's.
     A step of a `FULL` strategy has no terms: its change is `initial` minus what is stored.
+
+    A step that is not `stored` finds something out for the steps after it in the same program (which groups must be read
+    again): its change is an input of theirs in the same epoch, by the role `delta`, and is forgotten after it. It has no
+    contents: it is left out when a view is computed from scratch.
     """
 
     target: Relation
@@ -68,15 +73,24 @@ class Step:
     initial: str
     initial_reads: frozenset[tuple[str, Role]]
     around: str = "{terms}"
+    around_reads: frozenset[tuple[str, Role]] = frozenset()
+    extra: tuple[Term, ...] = ()
+    stored: bool = True
 
     def delta_sql(self, changed: frozenset[str]) -> str | None:
         """Give the SQL of the change when just these relations changed; None when it is empty for certain."""
         live = [term.sql for term in self.terms if term.deltas <= changed]
-        return self.around.replace("{terms}", "\nUNION ALL\n".join(live)) if live else None
+        parts = [self.around.replace("{terms}", "\nUNION ALL\n".join(live))] if live else []
+        parts += [term.sql for term in self.extra if term.deltas <= changed]
+        return "\nUNION ALL\n".join(parts) if parts else None
 
     def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
         """Say which inputs that SQL names."""
-        return frozenset(read for term in self.terms if term.deltas <= changed for read in term.reads)
+        live = [term for term in self.terms if term.deltas <= changed]
+        extra = [term for term in self.extra if term.deltas <= changed]
+        return frozenset(read for term in (*live, *extra) for read in term.reads) | (
+            self.around_reads if live else frozenset()
+        )
 
 
 @dataclass(frozen=True)
@@ -91,7 +105,11 @@ class Operator:
 
 @dataclass(frozen=True)
 class Program:
-    """Everything needed to keep one view: its stages first, itself last."""
+    """Everything needed to keep one relation, a view or a stage: the last step computes it, the others help.
+
+    `inputs` are the relations it reads: tables, views, and its stages. `stages` are the programs of all stages below it, each
+    after those it reads. A stage is named by what it holds (`#` and a hash), so that equal stages of several views are one.
+    """
 
     view: str
     columns: tuple[Column, ...]
@@ -99,6 +117,7 @@ class Program:
     steps: tuple[Step, ...]
     inputs: tuple[str, ...]
     operators: tuple[Operator, ...]
+    stages: tuple[Program, ...] = ()
 
     @property
     def relation(self) -> Relation:
