@@ -26,29 +26,47 @@ if TYPE_CHECKING:
     from runnel.engine.base import Engine, Input
     from runnel.model.program import Program, Role, Step
     from runnel.model.relation import Relation
+    from tests.compiler.random_views import Case
 
 Row = tuple[object, ...]
 Batch = dict[str, list[tuple[Row, int]]]
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What a case came to: comparisons made, and the views kept incrementally out of all."""
+
+    checks: int
+    views: int
+    incremental: int
+    reasons: tuple[str, ...] = ()
+
+
 def check_case(engine: Engine, seed: int) -> int:
     """Maintain a random case batch by batch and again in one merged batch; give the number of comparisons made."""
-    case = random_case(seed)
+    return play_case(engine, random_case(seed), f"seed {seed}").checks
+
+
+def play_case(engine: Engine, case: Case, label: str, mode: str = "auto") -> Outcome:
+    """Maintain a case batch by batch and again in one merged batch, comparing every view each time."""
     stepwise = Maintained(engine, case.tables)
     stepwise.apply(case.start)
     merged = Maintained(engine, case.tables)
     merged.apply(case.start)
-    for name, sql in case.views:
-        merged.keep(sql, stepwise.define(name, sql))
-    checks = stepwise.check(f"seed {seed}, start")
+    programs = [stepwise.define(name, sql, mode) for name, sql in case.views]
+    for program, (_, sql) in zip(programs, case.views, strict=True):
+        merged.keep(sql, program)
+    checks = stepwise.check(f"{label}, start")
     together: Batch = defaultdict(list)
     for number, batch in enumerate(case.batches, 1):
         stepwise.apply(batch)
-        checks += stepwise.check(f"seed {seed}, batch {number}")
+        checks += stepwise.check(f"{label}, batch {number}")
         for table, rows in batch.items():
             together[table] += rows
     merged.apply(together)
-    return checks + merged.check(f"seed {seed}, one merged batch")
+    checks += merged.check(f"{label}, one merged batch")
+    reasons = [o.code for p in programs if not p.incremental for o in p.operators if o.strategy is Strategy.FULL]
+    return Outcome(checks, len(programs), sum(p.incremental for p in programs), tuple(reasons))
 
 
 @dataclass
@@ -118,7 +136,7 @@ class Maintained:
         """Compare every view with its own SQL over the tables as they are now."""
         for name, sql in self.sql.items():
             program = self.programs[name]
-            bound, read = bind(sql, {n: r for n, r in self.relations.items() if "#" not in n})
+            bound, read = bind(program.definite or sql, {n: r for n, r in self.relations.items() if "#" not in n})
             expected = self.engine.rows(bound, self._inputs([(n, "rows") for n in read]), program.columns)
             if self.engine.name == "spark":
                 tables = {f"{n}__rows": self.relations[n].rows for n in read}
@@ -185,6 +203,8 @@ class Maintained:
         if role in ("old", "new", "rows"):
             base = stored("old" if role == "old" else "new")
             found[key] = Derived(rows_sql(relation, f"`{base}`", signed=role != "rows"), (base,))
+        elif role in ("stored_old", "stored_delta"):
+            stored(role.removeprefix("stored_"))
         elif role == "delta" and relation.final is None:
             found[key] = Rows(delta, shape)
         elif role == "delta":

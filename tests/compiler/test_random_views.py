@@ -1,19 +1,28 @@
-"""Maintained equals recomputed, for random tables, views and changes."""
+"""Maintained equals recomputed, for random tables, views and changes, and for every case that once failed."""
 
 from __future__ import annotations
 
 import os
 import random
+from collections import Counter
 from typing import TYPE_CHECKING
 
+import pytest
+
 from runnel.engine.duckdb import DuckDbEngine
-from tests.compiler.harness import check_case
+from tests.compiler.harness import play_case
+from tests.compiler.random_views import FEATURES, random_case
+from tests.compiler.shrink import REGRESSIONS, from_json, to_json
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from pathlib import Path
 
 SEED = int(os.environ.get("RUNNEL_SEED", "0")) or random.SystemRandom().randrange(1, 10**9)
 CHECKS = int(os.environ.get("RUNNEL_CASES", "300"))
+INCREMENTAL = 0.97
+DEMANDED = False
+"""Whether that share of views must be incremental; not yet."""
 
 
 def test_maintained_views_equal_their_query_after_every_batch_and_after_one_merged_batch(
@@ -21,9 +30,33 @@ def test_maintained_views_equal_their_query_after_every_batch_and_after_one_merg
 ) -> None:
     print(f"RUNNEL_SEED={SEED} RUNNEL_CASES={CHECKS}")
     engine = DuckDbEngine(threads=1)
-    checks, seed = 0, SEED
+    checks = views = incremental = 0
+    reasons: Counter[str] = Counter()
+    seed = SEED
     while checks < CHECKS:
-        checks += check_case(engine, seed)
+        # Every other case is made mostly of one feature, each in turn.
+        only = FEATURES[seed // 2 % len(FEATURES)] if seed % 2 else ""
+        outcome = play_case(engine, random_case(seed, only), f"seed {seed} {only}".strip())
+        checks, views = checks + outcome.checks, views + outcome.views
+        incremental += outcome.incremental
+        reasons.update(set(outcome.reasons))
         seed += 1
     engine.close()
-    say(f"{checks} checks in {seed - SEED} cases, RUNNEL_SEED={SEED}")
+    share = incremental / views
+    say(f"{checks} checks in {seed - SEED} cases, {share:.1%} of {views} views incremental, RUNNEL_SEED={SEED}")
+    print(reasons.most_common(5))
+    # A small sample may have a few more of the rest.
+    assert not DEMANDED or share >= INCREMENTAL - (0.02 if views < 1000 else 0), reasons.most_common(5)
+
+
+@pytest.mark.parametrize("kept", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)
+def test_what_once_failed_stays_right(engine: DuckDbEngine, kept: Path) -> None:
+    play_case(engine, from_json(kept.read_text()), kept.stem)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_case_survives_being_written_down(seed: int) -> None:
+    case = random_case(seed)
+    assert repr(from_json(to_json(case)).batches) == repr(
+        tuple({t: r for t, r in b.items() if r} for b in case.batches)
+    )

@@ -65,19 +65,10 @@ LINEAR = [
 ]
 
 FULL = {
-    "SELECT max(id) AS m FROM orders": "RUNNEL-FULL-AGGREGATE",
-    "SELECT count(DISTINCT cid) AS n FROM orders": "RUNNEL-FULL-DISTINCT-AGGREGATE",
-    "SELECT o.id, c.region FROM orders o LEFT JOIN customers c ON o.cid = c.cid": "RUNNEL-FULL-OUTER-JOIN",
-    "SELECT o.id FROM orders o LEFT SEMI JOIN customers c ON o.cid = c.cid": "RUNNEL-FULL-SEMI-JOIN",
-    "SELECT id FROM orders WHERE cid IN (SELECT cid FROM customers)": "RUNNEL-FULL-SUBQUERY",
-    "SELECT id FROM orders o WHERE EXISTS (SELECT 1 FROM customers c WHERE c.cid = o.cid)": "RUNNEL-FULL-SUBQUERY",
-    "SELECT id, (SELECT max(cid) FROM customers) AS m FROM orders": "RUNNEL-FULL-SUBQUERY",
-    "SELECT id, row_number() OVER (PARTITION BY cid ORDER BY id) AS n FROM orders": "RUNNEL-FULL-WINDOW",
-    "SELECT id FROM orders ORDER BY id LIMIT 2": "RUNNEL-FULL-LIMIT",
-    "SELECT cid FROM orders EXCEPT SELECT cid FROM customers": "RUNNEL-FULL-EXCEPT",
-    "SELECT 1 AS one": "RUNNEL-FULL-VALUES",
-    "SELECT cid, note, count(*) AS n FROM orders GROUP BY ROLLUP (cid, note)": "RUNNEL-FULL-GROUPING-SETS",
-    "SELECT avg(CAST(amount AS DECIMAL(38,20))) AS s FROM orders": "RUNNEL-FULL-AGGREGATE-TYPE",
+    "SELECT id, row_number() OVER (ORDER BY id) AS n FROM orders": "RUNNEL-FULL-WINDOW-ALL",
+    "SELECT id FROM orders ORDER BY id LIMIT 1 + 1": "RUNNEL-FULL-LIMIT",
+    "SELECT id FROM orders o WHERE (cid, id) NOT IN (SELECT cid, 1 FROM customers)": "RUNNEL-FULL-SUBQUERY",
+    "WITH RECURSIVE n AS (SELECT 1 AS i UNION ALL SELECT i + 1 FROM n WHERE i < 3) SELECT i FROM n": "RUNNEL-FULL-RECURSIVE",
 }
 
 START: Batch = {

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runnel.errors import RunnelError
-from runnel.pipeline import definitions, maintain
+from runnel.pipeline import maintain, swap
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,11 +29,11 @@ def _during_hydration(monkeypatch: pytest.MonkeyPatch, act: Callable[[], Any]) -
 
     def hydrate(*arguments: Any) -> Any:
         pending = maintain.hydrate(*arguments)
-        monkeypatch.setattr(definitions, "hydrate", maintain.hydrate)
+        monkeypatch.setattr(swap, "hydrate", maintain.hydrate)
         act()
         return pending
 
-    monkeypatch.setattr(definitions, "hydrate", hydrate)
+    monkeypatch.setattr(swap, "hydrate", hydrate)
 
 
 def test_a_view_whose_input_is_replaced_meanwhile_is_computed_again(

@@ -23,7 +23,7 @@ def state(node: Node, role: Literal["old", "new"]) -> Piece:
     match node:
         case Scan():
             return emit.scan(node, role)
-        case Spj(inputs, _, _):
+        case Spj(inputs):
             return emit.select(node, [state(i.node, role) for i in inputs])
         case UnionAll(branches):
             return emit.union([state(branch, role) for branch in branches])

@@ -16,7 +16,7 @@ from runnel.model.relation import WEIGHT
 if TYPE_CHECKING:
     from sqlglot import exp
 
-    from runnel.compiler.plan import Scan, Spj
+    from runnel.compiler.plan import Generator, Scan, Spj
     from runnel.model.program import Role
 
 
@@ -67,12 +67,14 @@ def select(node: Spj, pieces: list[Piece], lead: int | None = None) -> Piece:
         ready = [c for c in conditions if position and plan.aliases(c) and plan.aliases(c) <= seen]
         conditions = [c for c in conditions if not any(c is r for r in ready)]
         lines.append(_from_line(pieces[index], alias, position, ready))
+    lines += [_lateral(generator) for generator in node.generators]
     if conditions:
         lines.append("WHERE " + " AND ".join(_condition(c) for c in conditions))
     hint = f"/*+ BROADCAST({node.inputs[lead].alias}) */ " if lead is not None and len(node.inputs) > 1 else ""
     columns = [f"{expression(p.expr)} AS {quoted(p.name)}" for p in node.projections]
-    weight = " * ".join(f"{quoted(node.inputs[i].alias)}.{quoted(WEIGHT)}" for i in order)
-    text = f"SELECT {hint}" + ", ".join([*columns, f"{weight} AS {quoted(WEIGHT)}"]) + "\n" + "\n".join(lines)
+    weight = " * ".join(f"{quoted(node.inputs[i].alias)}.{quoted(WEIGHT)}" for i in order) or "CAST(1 AS BIGINT)"
+    signed = weight if node.sign > 0 else f"-({weight})"
+    text = f"SELECT {hint}" + ", ".join([*columns, f"{signed} AS {quoted(WEIGHT)}"]) + "\n" + "\n".join(lines)
     return Piece(
         text,
         frozenset().union(*(p.deltas for p in pieces)),
@@ -106,6 +108,12 @@ def _from_line(piece: Piece, alias: str, position: int, conditions: list[exp.Exp
     if not conditions:
         return f"CROSS JOIN {source}"
     return f"JOIN {source} ON " + " AND ".join(_condition(c) for c in conditions)
+
+
+def _lateral(generator: Generator) -> str:
+    columns = ", ".join(quoted(c) for c in generator.columns)
+    outer = "OUTER " if generator.outer else ""
+    return f"LATERAL VIEW {outer}{expression(generator.call)} {quoted(generator.alias)} AS {columns}"
 
 
 def _condition(condition: exp.Expr) -> str:

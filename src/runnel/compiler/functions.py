@@ -20,6 +20,17 @@ LINEAR_AGGREGATES = {
 }
 """Spark's name of each aggregate that is kept as sums, and the one name the compiler uses for it."""
 
+EXTREMA = {
+    "min": "min",
+    "max": "max",
+    "bool_and": "min",
+    "every": "min",
+    "bool_or": "max",
+    "some": "max",
+    "any": "max",
+}
+"""Aggregates whose value stands at one end of the order of their argument."""
+
 AGGREGATES = frozenset(
     [
         "any",
@@ -92,6 +103,12 @@ AGGREGATES = frozenset(
     ]
 )
 
+READ_AGGREGATES = frozenset(
+    {*LINEAR_AGGREGATES, *EXTREMA, "max_by", "min_by", "first", "last", "any_value", "grouping", "grouping_id"}
+    | {"collect_list", "collect_set", "array_agg"}
+)
+"""Aggregates that are read as such; the others are kept as written, because sqlglot would write them as another function."""
+
 GENERATORS = frozenset(
     {"explode", "explode_outer", "posexplode", "posexplode_outer", "inline", "inline_outer", "stack", "json_tuple"}
 )
@@ -144,6 +161,13 @@ _CLASSES: dict[type[exp.Expr], str] = {
     exp.Stddev: "stddev",
     exp.StddevPop: "stddev_pop",
     exp.StddevSamp: "stddev_samp",
+    exp.Min: "min",
+    exp.Max: "max",
+    exp.LogicalAnd: "bool_and",
+    exp.LogicalOr: "bool_or",
+    exp.ArgMax: "max_by",
+    exp.ArgMin: "min_by",
+    exp.Any: "any",
     exp.Rand: "rand",
     exp.Randn: "randn",
     exp.Uuid: "uuid",

@@ -1,7 +1,7 @@
-"""Turns a parsed query into a plan: finds every name, spreads stars, flattens joins, and puts aggregates aside as stages.
+"""Turns a parsed query into a plan: finds every name, spreads stars, flattens joins, and puts aside as stages what must be kept.
 
-A stage is an aggregate that something stands above: it becomes a relation of its own, kept as sums, and the rest of the view
-is linear over its rows. What the linear rule cannot follow raises `NotLinear`; wrong names raise `Terminal` with the place.
+What stands above an aggregate, a window or a LIMIT is linear over the rows of a stage. What cannot be followed raises
+`NotLinear`; wrong names raise `Terminal` with the place.
 """
 
 from __future__ import annotations
@@ -11,9 +11,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler import plan
-from runnel.compiler.grouping import Grouped, group_select, has_aggregate
-from runnel.compiler.plan import Aggregate, Input, Node, Projection, Scan, Spj, UnionAll
+from runnel.compiler import joins, limits, partners, plan, rowmakers, subqueries, windows
+from runnel.compiler.aggregates import kept
+from runnel.compiler.grouping import Grouped, group_list, has_aggregate, take_apart
+from runnel.compiler.groupsets import grouping_sets, kept_sets, replace_grouping
+from runnel.compiler.joins import From
+from runnel.compiler.plan import Input, Keyed, Node, Projection, Scan, Spj, UnionAll
 from runnel.compiler.resolve import Scope, Source, cte_of, find_relation, resolved, table_name
 from runnel.compiler.spark import DIALECT
 from runnel.compiler.support import NotLinear
@@ -22,79 +25,126 @@ from runnel.errors import Terminal
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
+    from runnel.compiler.plan import Top
     from runnel.compiler.source import SourceText
+    from runnel.compiler.subqueries import Subquery
     from runnel.model.relation import Column, Relation
 
-Lowered = tuple[Node | Grouped, tuple[str, ...]]
+Kept = Node | Grouped | Keyed
+Lowered = tuple[Kept, tuple[str, ...]]
+Output = tuple[str, exp.Expr]
 
 
 @dataclass
 class Lowering:
-    """What is known while one query is lowered. `stage` stores an aggregate and gives its relation, `typed` a plan's columns."""
+    """What is known while one query is lowered. The callables store stages and give their relations, or a plan's columns."""
 
     text: SourceText
     relations: Mapping[str, Relation]
-    stage: Callable[[Grouped], Relation]
+    aggregate: Callable[[Grouped], Relation]
+    keyed: Callable[[Keyed], Relation]
+    top: Callable[[Top], Relation]
     typed: Callable[[Node], tuple[Column, ...]]
     aliases: int = 0
     busy: list[exp.CTE] = field(default_factory=list)
+    subqueries: list[Subquery] = field(default_factory=list)
+    definite: bool = False
+    """Whether an order that the query leaves open was completed in its tree."""
 
     def alias(self) -> str:
         """Give a name no other input of the view has."""
         self.aliases += 1
         return f"t{self.aliases}"
 
+    def resolve(self, expr: exp.Expr, scope: Scope, frame: From) -> exp.Expr:
+        """Put plan columns in the place of names, and placeholders in the place of subqueries."""
+        return resolved(expr, scope, lambda node: subqueries.find(self, scope, frame, node))
+
+    def as_node(self, lowered: Kept) -> Node:
+        """Give a plan: what must be kept becomes a stage."""
+        if isinstance(lowered, Grouped):
+            relation = self.aggregate(lowered)
+        elif isinstance(lowered, Keyed):
+            relation = self.keyed(lowered)
+        else:
+            return lowered
+        return Scan(relation, tuple(c.name for c in relation.rows))
+
+    def same_types(self, left: Node, right: Node) -> UnionAll:
+        """Unite two plans; both branches are cast to the union's types, because each branch's change is stored alone."""
+        right = _as(self, right, left.names, [None] * len(left.names))
+        union = UnionAll((left, right))
+        wanted = self.typed(union)
+        branches = []
+        for branch in union.branches:
+            given = self.typed(branch)
+            casts = [str(w.type) if w.type != g.type else None for w, g in zip(wanted, given, strict=True)]
+            branches.append(_as(self, branch, left.names, casts) if any(casts) else branch)
+        flat = [b for branch in branches for b in (branch.branches if isinstance(branch, UnionAll) else (branch,))]
+        return UnionAll(tuple(flat))
+
 
 def lower(context: Lowering, query: exp.Expr) -> Lowered:
-    """Lower a query to a plan, or to an aggregate where nothing stands above it; give the columns' names as written."""
+    """Lower a query to a plan, or to what must be kept where nothing stands above it; give the columns' names as written."""
     match query:
         case exp.Select():
             return _select(context, query)
-        case exp.Union():
-            return _union(context, query)
+        case exp.SetOperation():
+            return limits.limited_set(context, query, *_set_operation(context, query))
         case exp.Subquery():
+            if any(query.args.get(part) for part in ("limit", "offset")):
+                return limits.limited_set(context, query, *lower(context, query.this))
             return lower(context, query.this)
+        case exp.Values():
+            return rowmakers.values(context, query)
         case _:
-            raise NotLinear("except or intersect", query)
+            raise NotLinear("unknown form", query)
 
 
 def node_of(context: Lowering, query: exp.Expr) -> tuple[Node, tuple[str, ...]]:
-    """Lower a query that stands inside another: an aggregate becomes a stage."""
+    """Lower a query that stands inside another."""
     lowered, names = lower(context, query)
-    if isinstance(lowered, Grouped):
-        relation = context.stage(lowered)
-        return Scan(relation, tuple(c.name for c in relation.rows)), names
-    return lowered, names
+    return context.as_node(lowered), names
 
 
-def _union(context: Lowering, query: exp.Union) -> Lowered:
+def _set_operation(context: Lowering, query: exp.SetOperation) -> Lowered:
     left, names = node_of(context, query.left)
     right, others = node_of(context, query.right)
     if len(names) != len(others):
         raise Terminal(
             "RUNNEL-VIEW-UNION",
-            f"the branches of a UNION have {len(names)} and {len(others)} columns",
+            f"the branches of a {query.key.upper()} have {len(names)} and {len(others)} columns",
             place=context.text.place_of(query.right),
             hint="give every branch the same columns in the same order",
         )
-    node = _same_types(context, left, right)
-    if query.args.get("distinct"):
-        return _distinct(context, node, names), names
-    return node, names
+    if query.args.get("by_name"):
+        raise NotLinear("unknown form", query, "BY NAME")
+    both = context.same_types(left, right)
+    if isinstance(query, exp.Union):
+        return (_distinct(both, names) if query.args.get("distinct") else both), names
+    count = len(left.branches) if isinstance(left, UnionAll) else 1
+    one, two = _one(both.branches[:count]), _one(both.branches[count:])
+    return _difference(context, query, one, two), names
 
 
-def _same_types(context: Lowering, left: Node, right: Node) -> UnionAll:
-    """Cast both branches to the union's types, because each branch's change is stored alone."""
-    right = _as(context, right, left.names, [None] * len(left.names))
-    union = UnionAll((left, right))
-    wanted = context.typed(union)
-    branches = []
-    for branch in union.branches:
-        given = context.typed(branch)
-        casts = [str(w.type) if w.type != g.type else None for w, g in zip(wanted, given, strict=True)]
-        branches.append(_as(context, branch, left.names, casts) if any(casts) else branch)
-    flat = [b for branch in branches for b in (branch.branches if isinstance(branch, UnionAll) else (branch,))]
-    return UnionAll(tuple(flat))
+def _one(branches: tuple[Node, ...]) -> Node:
+    return branches[0] if len(branches) == 1 else UnionAll(branches)
+
+
+def _difference(context: Lowering, query: exp.SetOperation, left: Node, right: Node) -> Kept:
+    """INTERSECT and EXCEPT: by the distinct rows of both sides, or row by row where duplicates count."""
+    word = "EXCEPT" if isinstance(query, exp.Except) else "INTERSECT"
+    if not query.args.get("distinct"):
+        listed = ", ".join(f"`{name}`" for name in left.names)
+        feeds = (plan.Feed("_left", left, left.names), plan.Feed("_right", right, left.names))
+        sql = f"SELECT {listed} FROM `_left` {word} ALL SELECT {listed} FROM `_right`"
+        return Keyed(feeds, sql, left.names, left.names, "except or intersect all")
+    mine, theirs = partners.distinct(context, left), partners.distinct(context, right)
+    one, two = context.alias(), context.alias()
+    same = tuple(exp.NullSafeEQ(this=plan.column(one, name), expression=plan.column(two, name)) for name in left.names)
+    shown = tuple(Projection(name, plan.column(one, name)) for name in left.names)
+    both = Spj((Input(one, mine), Input(two, theirs)), same, shown, -1 if word == "EXCEPT" else 1)
+    return both if word == "INTERSECT" else UnionAll((plan.renamed(mine, context.alias()), both))
 
 
 def _as(context: Lowering, node: Node, names: tuple[str, ...], casts: list[str | None]) -> Node:
@@ -109,83 +159,172 @@ def _as(context: Lowering, node: Node, names: tuple[str, ...], casts: list[str |
 
 
 def _select(context: Lowering, select: exp.Select) -> Lowered:
-    scope = Scope(context.text)
-    inputs, where = _from(context, select, scope)
+    frame = From(Scope(context.text))
+    fill_from(context, select, frame)
     if select.args.get("where") is not None:
-        where += plan.conjuncts(resolved(select.args["where"].this, scope))
-    outputs = _outputs(select, scope)
+        frame.where += plan.conjuncts(context.resolve(select.args["where"].this, frame.scope, frame))
+    windows.prepare(context, select, frame)
+    outputs = outputs_of(context, select, frame)
     names = tuple(name for name, _ in outputs)
-    lowered: Node | Grouped
-    if select.args.get("group") is not None or has_aggregate(expr for _, expr in outputs) or select.args.get("having"):
-        grouped = group_select(select, scope, Spj(tuple(inputs), tuple(where), ()), outputs)
-        lowered = _above(context, grouped)
-    else:
-        projections = [Projection(n, e) for n, (_, e) in zip(plan.unique(names), outputs, strict=True)]
-        lowered = Spj(tuple(inputs), tuple(where), tuple(projections))
-    if select.args.get("distinct") is not None:
-        if isinstance(lowered, Grouped):
-            relation = context.stage(lowered)
-            lowered = Scan(relation, tuple(c.name for c in relation.rows))
-        return _distinct(context, lowered, names), names
-    return lowered, names
+    order = limits.order_of(context, select, frame, outputs)
+    hidden = limits.hidden(order, outputs)
+    distinct = select.args.get("distinct")
+    lowered = _body(context, select, frame, outputs if distinct else [*outputs, *hidden])
+    if distinct is not None:
+        if distinct.args.get("on") is not None:
+            raise NotLinear("unknown form", distinct, "DISTINCT ON")
+        lowered = _distinct(context.as_node(lowered), names)
+    return limits.limited(context, select, lowered, names, outputs, order), names
 
 
-def _above(context: Lowering, grouped: Grouped) -> Node | Grouped:
-    """Keep an aggregate as it is, or put what stands above it (expressions, HAVING) over a stage."""
-    if grouped.direct:
-        return grouped
-    relation = context.stage(grouped)
+def _body(context: Lowering, select: exp.Select, frame: From, outputs: list[Output]) -> Kept:
+    """Lower what a SELECT computes from its FROM and WHERE."""
+    group, having = select.args.get("group"), select.args.get("having")
+    if group is not None or having is not None or has_aggregate(expr for _, expr in outputs):
+        return _grouped(context, select, frame, outputs)
+    names = plan.unique(tuple(name for name, _ in outputs))
+    conditions = _qualify(context, select, frame)
+    exprs = subqueries.expand(context, frame, [*(expr for _, expr in outputs), *conditions])
+    exprs = windows.expand(context, frame, exprs)
+    frame.where += exprs[len(outputs) :]
+    shown = tuple(Projection(n, e) for n, e in zip(names, exprs, strict=False))
+    return Spj(tuple(frame.inputs), tuple(frame.where), shown, 1, tuple(frame.generators))
+
+
+def _qualify(context: Lowering, select: exp.Select, frame: From) -> list[exp.Expr]:
+    qualify = select.args.get("qualify")
+    return list(plan.conjuncts(context.resolve(qualify.this, frame.scope, frame))) if qualify is not None else []
+
+
+def _grouped(context: Lowering, select: exp.Select, frame: From, outputs: list[Output]) -> Kept:
+    having = select.args.get("having")
+    if select.args.get("qualify") is not None:
+        raise NotLinear("unknown form", select, "QUALIFY over aggregates")
+    group = select.args.get("group")
+    sets = grouping_sets(context, group, frame, outputs)
+    groups = (
+        group_list(group, outputs, frame.scope, lambda e: context.resolve(e, frame.scope, frame))
+        if sets is None
+        else list(dict.fromkeys(e for chosen in sets for e in chosen))
+    )
+    condition = context.resolve(having.this, frame.scope, frame) if having is not None else None
+    if sets is not None and len(sets) == 1 and not sets[0]:
+        sets, groups = None, []  # the one set without groups is a plain aggregate
+    if sets is not None:
+        outputs = [(name, replace_grouping(expr, groups)) for name, expr in outputs]
+        condition = replace_grouping(condition, groups) if condition is not None else None
+    every = [expr for _, expr in outputs] + ([condition] if condition is not None else [])
+    every = subqueries.expand_inside(context, frame, every, groups)
+    groups, every = every[len(every) - len(groups) :], every[: len(every) - len(groups)]
+    condition = every[-1] if condition is not None else None
+    shown = [(name, expr) for (name, _), expr in zip(outputs, every, strict=False)]
+    grouping = take_apart(frame.scope, groups, shown, condition)
+    source = Spj(tuple(frame.inputs), tuple(frame.where), (), 1, tuple(frame.generators))
+    above = [*(e for _, e in grouping.outputs), *grouping.having]
+    if sets is None and not windows.above(above) and not subqueries.any_in(above):
+        return kept(context, source, grouping)
+    node, above = kept_sets(context, source, grouping, sets)
+    outer = From(Scope(context.text))
     alias = context.alias()
-    values = {("", c.name): plan.column(alias, c.name) for c in relation.rows}
-    projections = [Projection(n, plan.substitute(e, values)) for n, e in grouped.above]
-    having = [plan.substitute(condition, values) for condition in grouped.having]
-    return Spj((Input(alias, Scan(relation, tuple(c.name for c in relation.rows))),), tuple(having), tuple(projections))
+    outer.inputs.append(Input(alias, node))
+    values = {("", name): plan.column(alias, name) for name in node.names}
+    exprs = [plan.substitute(e, values) for e in above]
+    count = len(grouping.outputs)
+    outer.where += exprs[count:]
+    exprs = subqueries.expand(context, outer, exprs[:count])
+    exprs = windows.expand(context, outer, exprs)
+    names = plan.unique(tuple(name for name, _ in outputs))
+    return Spj(
+        tuple(outer.inputs), tuple(outer.where), tuple(Projection(n, e) for n, e in zip(names, exprs, strict=True))
+    )
 
 
-def _distinct(context: Lowering, node: Node, names: tuple[str, ...]) -> Grouped:
+def _distinct(node: Node, names: tuple[str, ...]) -> Grouped:
     if any(not t for t in names):
         raise NotLinear("distinct", exp.Distinct())
-    return Grouped(Aggregate(node, node.names, ()), tuple((name, name) for name in node.names))
+    return Grouped(plan.Aggregate(node, node.names, ()), tuple((name, name) for name in node.names))
 
 
-def _from(context: Lowering, select: exp.Select, scope: Scope) -> tuple[list[Input], list[exp.Expr]]:
-    if select.args.get("from_") is None:
-        raise NotLinear("constant rows", select)
-    if select.args.get("laterals"):
-        raise NotLinear("lateral or generator", select.args["laterals"][0])
-    inputs: list[Input] = []
-    where: list[exp.Expr] = []
-    _item(context, select.args["from_"].this, scope, inputs, where)
+def fill_from(context: Lowering, select: exp.Select, frame: From) -> None:
+    """Take a SELECT's FROM, joins and lateral views into a frame; without a FROM it is one row of nothing."""
+    if select.args.get("from_") is not None:
+        _item(context, select.args["from_"].this, frame)
     for join in select.args.get("joins") or []:
-        _join(context, join, scope, inputs, where)
-    return inputs, where
+        _join(context, join, frame)
+    for lateral in select.args.get("laterals") or []:
+        rowmakers.lateral_view(context, lateral, frame)
+    inner = [e for k in ("expressions", "where", "having") for e in _listed(select.args.get(k))]
+    if frame.generators and any(subqueries.is_subquery(n) for e in inner for n in e.walk()):
+        frame.settle(context)
 
 
-def _join(context: Lowering, join: exp.Join, scope: Scope, inputs: list[Input], where: list[exp.Expr]) -> None:
-    if join.side or join.kind not in ("", "INNER", "CROSS"):
-        raise NotLinear("outer join", join)
-    left = Scope(context.text, list(scope.sources), dict(scope.merged))
-    _item(context, join.this, scope, inputs, where)
-    right = scope.sources[len(left.sources) :]
-    common = [identifier.name for identifier in join.args.get("using") or []]
-    if join.method == "NATURAL":
-        theirs = {name.lower() for source in right for name, _ in source.columns}
-        common = [name for name, _ in left.columns() if name.lower() in theirs]
+def _listed(value: object) -> list[exp.Expr]:
+    if isinstance(value, list):
+        return value
+    return [value] if isinstance(value, exp.Expr) else []
+
+
+def _join(context: Lowering, join: exp.Join, frame: From) -> None:
+    side, kind = join.side.upper(), join.kind.upper()
+    if isinstance(join.this, exp.Lateral):
+        raise NotLinear("lateral or generator", join, "LATERAL")
+    outer = "SEMI" if kind == "SEMI" else "ANTI" if kind == "ANTI" else side
+    frame.settle(context)
+    right = From(Scope(context.text, outer=frame.scope.outer))
+    _item(context, join.this, right)
+    common = _common(join, frame.scope, right.scope)
+    conditions: list[exp.Expr] = []
     for name in common:
         column = exp.column(name)
-        mine = left.column(column)
-        other = Scope(context.text, right).column(column)
-        where.append(exp.EQ(this=mine.copy(), expression=other))
-        scope.merged[next((n for n, _ in left.columns() if n.lower() == name.lower()), name)] = mine
+        conditions.append(exp.EQ(this=frame.scope.column(column).copy(), expression=right.scope.column(column).copy()))
     if join.args.get("on") is not None:
-        where += plan.conjuncts(resolved(join.args["on"], scope))
+        both = Scope(
+            context.text,
+            [*frame.scope.sources, *right.scope.sources],
+            {**frame.scope.merged, **right.scope.merged},
+            outer=frame.scope.outer,
+        )
+        conditions += plan.conjuncts(context.resolve(join.args["on"], both, frame))
+    if outer and subqueries.any_in(conditions):
+        raise NotLinear("subquery in an expression", join, "subquery in an outer join's condition")
+    if not outer:
+        right.settle(context)
+        frame.inputs += right.inputs
+        frame.where += [*right.where, *conditions]
+    else:
+        joins.join(context, frame, right, outer, conditions)
+    _merge(frame, right, common, outer)
 
 
-def _item(context: Lowering, item: exp.Expr, scope: Scope, inputs: list[Input], where: list[exp.Expr]) -> None:
-    """Add one item of a FROM to the scope and the inputs."""
-    if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table) and not item.alias:
-        _item(context, item.this, scope, inputs, where)
+def _common(join: exp.Join, left: Scope, right: Scope) -> list[str]:
+    if join.method == "NATURAL":
+        theirs = {name.lower() for name, _ in right.columns()}
+        return [name for name, _ in left.columns() if name.lower() in theirs]
+    return [identifier.name for identifier in join.args.get("using") or []]
+
+
+def _merge(frame: From, right: From, common: list[str], side: str) -> None:
+    """Bring the right side's names into scope; columns joined by name are seen once."""
+    mine = {name: frame.scope.column(exp.column(name)) for name in common}
+    if side in ("SEMI", "ANTI"):
         return
+    theirs = {name: right.scope.column(exp.column(name)) for name in common}
+    known = [n for n, _ in frame.scope.columns()]
+    frame.scope.sources = [*frame.scope.sources, *right.scope.sources]
+    frame.scope.merged = {**frame.scope.merged, **right.scope.merged}
+    for name in common:
+        shown = next((n for n in known if n.lower() == name.lower()), name)
+        both = exp.Coalesce(this=mine[name].copy(), expressions=[theirs[name].copy()])
+        frame.scope.merged[shown] = both if side == "FULL" else theirs[name] if side == "RIGHT" else mine[name]
+
+
+def _item(context: Lowering, item: exp.Expr, frame: From) -> None:
+    """Add one item of a FROM to the frame."""
+    if isinstance(item, exp.Subquery) and isinstance(item.this, exp.Table) and not item.alias:
+        _item(context, item.this, frame)
+        return
+    if isinstance(item, exp.Table) and isinstance(item.this, exp.Explode):
+        raise NotLinear("lateral or generator", item)
     alias = context.alias()
     match item:
         case exp.Table() if isinstance(item.this, exp.Identifier):
@@ -193,17 +332,26 @@ def _item(context: Lowering, item: exp.Expr, scope: Scope, inputs: list[Input], 
         case exp.Subquery() if isinstance(item.this, exp.Query):
             node, shown = node_of(context, item.this)
             called = (item.alias.lower(),)
+        case exp.Values():
+            node, shown = node_of(context, item)
+            called = (item.alias.lower(),)
         case _:
             raise NotLinear("lateral or generator", item)
-    if item.args.get("pivots") or (item.args.get("joins") and not isinstance(item, exp.Table)):
-        raise NotLinear("pivot", item)
+    if item.args.get("pivots"):
+        node, shown = rowmakers.pivoted(context, item, node, shown)
+        pivot = item.args["pivots"][0]
+        called = (pivot.alias.lower(),) if pivot.alias else called
     renamed = item.args["alias"].columns if item.args.get("alias") is not None else []
     shown = tuple(i.name for i in renamed) if renamed else shown
+    if len(shown) != len(node.names):
+        raise NotLinear("unknown form", item, "column aliases")
     columns = tuple((name, plan.column(alias, inner)) for name, inner in zip(shown, node.names, strict=True))
-    scope.sources.append(Source(called, columns))
-    inputs.append(Input(alias, node))
+    frame.scope.sources = [*frame.scope.sources, Source(called, columns)]
+    frame.inputs.append(Input(alias, node))
     for join in item.args.get("joins") or []:
-        _join(context, join, scope, inputs, where)
+        _join(context, join, frame)
+    for lateral in item.args.get("laterals") or []:
+        rowmakers.lateral_view(context, lateral, frame)
 
 
 def _table(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], tuple[str, ...]]:
@@ -215,8 +363,10 @@ def _table(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], 
     if any(cte is busy for busy in context.busy):
         raise NotLinear("recursive query", table)
     context.busy.append(cte)
-    node, names = node_of(context, cte.this)
-    context.busy.pop()
+    try:
+        node, names = node_of(context, cte.this)
+    finally:
+        context.busy.pop()
     if cte.args["alias"].columns:
         names = tuple(i.name for i in cte.args["alias"].columns)
     return node, names, (table.alias_or_name.lower(),)
@@ -225,32 +375,37 @@ def _table(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], 
 def _called(table: exp.Table, relation: Relation) -> tuple[str, ...]:
     if table.alias:
         return (table.alias.lower(),)
-    return tuple({table_name(table).lower(), table.name.lower(), relation.name.lower()})
+    return tuple(dict.fromkeys((table.name.lower(), table_name(table).lower(), relation.name.lower())))
 
 
-def _outputs(select: exp.Select, scope: Scope) -> list[tuple[str, exp.Expr]]:
-    outputs: list[tuple[str, exp.Expr]] = []
+def outputs_of(context: Lowering, select: exp.Select, frame: From) -> list[Output]:
+    """Give the columns a SELECT lists, stars spread, as expressions over the plan."""
+    outputs: list[Output] = []
     for item in select.expressions:
-        if item.is_star:
-            outputs += _star(item, scope)
+        made = rowmakers.generated(context, item, frame)
+        if made is not None:
+            outputs += made
             continue
-        expr = resolved(item.unalias(), scope)
+        if item.is_star:
+            outputs += _star(item, frame.scope)
+            continue
+        expr = context.resolve(item.unalias(), frame.scope, frame)
         outputs.append((item.alias_or_name if isinstance(item, (exp.Alias, exp.Column, exp.Dot)) else "", expr))
         if isinstance(item, exp.Alias):
-            scope.aliases.setdefault(item.alias.lower(), expr)
+            frame.scope.aliases.setdefault(item.alias.lower(), expr)
     return outputs
 
 
-def _star(item: exp.Expr, scope: Scope) -> list[tuple[str, exp.Expr]]:
+def _star(item: exp.Expr, scope: Scope) -> list[Output]:
     star = item.this if isinstance(item, exp.Column) else item
     if not isinstance(star, exp.Star) or star.args.get("replace") or star.args.get("rename"):
-        raise NotLinear("lateral or generator", item)
+        raise NotLinear("unknown form", item, "a star with REPLACE")
     shown = scope.columns()
     if isinstance(item, exp.Column):
         called = ".".join(part.name for part in item.parts[:-1]).lower()
         sources = [source for source in scope.sources if called in source.names]
         if not sources:
-            raise NotLinear("lateral or generator", item, f"{called}.*")
+            raise NotLinear("unknown form", item, f"{called}.*")
         shown = [column for source in sources for column in source.columns]
     left_out = {e.name.lower() for e in star.args.get("except_") or []}
     return [(name, expr.copy()) for name, expr in shown if name.lower() not in left_out]

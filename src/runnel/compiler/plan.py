@@ -48,12 +48,27 @@ class Projection:
 
 
 @dataclass(frozen=True)
+class Generator:
+    """Rows made from each row: `call` is a generator function such as explode, `alias` and `columns` name what it gives."""
+
+    alias: str
+    call: exp.Expr
+    columns: tuple[str, ...]
+    outer: bool = False
+
+
+@dataclass(frozen=True)
 class Spj:
-    """Select, project, join: those combinations of the inputs' rows for which every condition is true."""
+    """Select, project, join: those combinations of the inputs' rows for which every condition is true.
+
+    With `sign` -1 its rows are taken away from the union it stands in. Without inputs it is one row of constants.
+    """
 
     inputs: tuple[Input, ...]
     where: tuple[exp.Expr, ...]
     projections: tuple[Projection, ...]
+    sign: int = 1
+    generators: tuple[Generator, ...] = ()
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -92,6 +107,48 @@ class Aggregate:
     source: Node
     keys: tuple[str, ...]
     measures: tuple[Measure, ...]
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One input of a keyed operator: the name by which its SQL calls it, and the columns that hold the key."""
+
+    name: str
+    node: Node
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Keyed:
+    """Any query over its feeds that can be computed for each key apart: `sql` gives `names`, of which `keys` hold the key.
+
+    Without keys the whole query is computed again, so its feeds must be small.
+    """
+
+    feeds: tuple[Feed, ...]
+    sql: str
+    names: tuple[str, ...]
+    keys: tuple[str, ...]
+    feature: str
+
+
+@dataclass(frozen=True)
+class Order:
+    """One item of an order: a column, its direction, and where NULL stands."""
+
+    column: str
+    descending: bool = False
+    nulls_first: bool = True
+
+
+@dataclass(frozen=True)
+class Top:
+    """The first rows of each group of `source` in an order: at least `count` of them where there are so many."""
+
+    source: Node
+    keys: tuple[str, ...]
+    order: tuple[Order, ...]
+    count: int
 
 
 def column(alias: str, name: str) -> exp.Column:
@@ -133,10 +190,27 @@ def relations(node: Node) -> frozenset[str]:
     match node:
         case Scan(relation, _):
             return frozenset({relation.name})
-        case Spj(inputs, _, _):
+        case Spj(inputs):
             return frozenset().union(*(relations(i.node) for i in inputs))
         case UnionAll(branches):
             return frozenset().union(*(relations(b) for b in branches))
+
+
+def takes_away(node: Node) -> bool:
+    """Say whether a plan has branches that are taken away from others, so that its rows must be added up to be counted."""
+    match node:
+        case Scan():
+            return False
+        case Spj(inputs):
+            return node.sign < 0 or any(takes_away(i.node) for i in inputs)
+        case UnionAll(branches):
+            return any(takes_away(b) for b in branches)
+
+
+def renamed(node: Node, alias: str, names: Mapping[str, str] | None = None) -> Spj:
+    """Select all columns of a node, or those given by `{new name: column}`."""
+    names = names if names is not None else {name: name for name in node.names}
+    return Spj((Input(alias, node),), (), tuple(Projection(n, column(alias, c)) for n, c in names.items()))
 
 
 def unique(names: tuple[str, ...]) -> tuple[str, ...]:

@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.compiler.plan import substitute as substituted
 from runnel.errors import Terminal, nearest
 from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from runnel.compiler.source import SourceText
     from runnel.model.relation import Relation
@@ -108,9 +109,28 @@ class Scope:
     sources: list[Source] = field(default_factory=list)
     merged: dict[str, exp.Expr] = field(default_factory=dict)
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
+    outer: Scope | None = None
 
     def column(self, column: exp.Column) -> exp.Expr:
-        """Give the expression a column name stands for; raise `RUNNEL-VIEW-COLUMN` or `-AMBIGUOUS` otherwise."""
+        """Give the expression a column name stands for; raise `RUNNEL-VIEW-COLUMN` or `-AMBIGUOUS` otherwise.
+
+        A name that is not found here may belong to the query around this one.
+        """
+        try:
+            return self._own(column)
+        except Terminal as error:
+            if self.outer is None or error.code != "RUNNEL-VIEW-COLUMN":
+                raise
+            return self.outer.column(column)
+
+    def remap(self, values: Mapping[tuple[str, str], exp.Expr]) -> None:
+        """Let everything named so far stand for other columns of the plan."""
+        self.sources = [
+            Source(s.names, tuple((name, substituted(expr, values)) for name, expr in s.columns)) for s in self.sources
+        ]
+        self.merged = {name: substituted(expr, values) for name, expr in self.merged.items()}
+
+    def _own(self, column: exp.Column) -> exp.Expr:
         parts = [part.name for part in column.parts]
         for size in range(len(parts) - 1, 0, -1):
             named = [s for s in self.sources if ".".join(parts[:size]).lower() in s.names]
@@ -175,10 +195,16 @@ def _fields(expr: exp.Expr, names: list[str]) -> exp.Expr:
     return expr
 
 
-def resolved(expr: exp.Expr, scope: Scope) -> exp.Expr:
-    """Put the plan's columns in the place of the user's names."""
+def resolved(expr: exp.Expr, scope: Scope, subquery: Callable[[exp.Expr], exp.Expr | None] | None = None) -> exp.Expr:
+    """Put the plan's columns in the place of the user's names, and what `subquery` gives in the place of a subquery."""
 
     def replace(node: exp.Expr) -> exp.Expr:
-        return scope.column(node) if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star) else node
+        if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
+            return scope.column(node)
+        if subquery is not None:
+            found = subquery(node)
+            if found is not None:
+                return found
+        return node
 
     return expr.copy().transform(replace)

@@ -36,6 +36,7 @@ def _program_out(program: Program) -> dict[str, Any]:
         "inputs": list(program.inputs),
         "operators": [[o.name, o.strategy.value, o.reason, o.code] for o in program.operators],
         "stages": [_program_out(stage) for stage in program.stages],
+        "definite": program.definite,
     }
 
 
@@ -48,6 +49,7 @@ def _program_in(data: dict[str, Any]) -> Program:
         tuple(data["inputs"]),
         tuple(Operator(name, Strategy(strategy), reason, code) for name, strategy, reason, code in data["operators"]),
         tuple(_program_in(stage) for stage in data["stages"]),
+        data["definite"],
     )
 
 

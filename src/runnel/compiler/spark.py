@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
-from runnel.compiler.functions import AGGREGATES, GENERATORS, GRAMMAR
+from runnel.compiler.functions import GENERATORS, GRAMMAR, READ_AGGREGATES
 
 
 class Spark4(Spark):
@@ -18,7 +18,7 @@ class Spark4(Spark):
 
 
 class Verbatim(Spark4):
-    """Knows aggregates, generators and what is half syntax by name; every other function is kept as it is written.
+    """Knows some aggregates, generators and what is half syntax by name; every other function is kept as it is written.
 
     sqlglot reads many functions as others that mean nearly the same (`to_char(a, '999')` as a cast), which is well for
     translating to another database and wrong for running on this one.
@@ -30,7 +30,7 @@ class Verbatim(Spark4):
         FUNCTIONS = {  # noqa: RUF012 - the base class's own form
             name: build
             for name, build in SparkParser.FUNCTIONS.items()
-            if name.lower() in AGGREGATES | GENERATORS | GRAMMAR
+            if name.lower() in READ_AGGREGATES | GENERATORS | GRAMMAR
         }
 
 

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler.functions import AGGREGATES, GENERATORS, LINEAR_AGGREGATES, NON_DETERMINISTIC, function_name
+from runnel.compiler.functions import (
+    AGGREGATES,
+    EXTREMA,
+    GENERATORS,
+    LINEAR_AGGREGATES,
+    NON_DETERMINISTIC,
+    function_name,
+)
 from runnel.errors import Terminal
 from runnel.model.program import Operator, Strategy
 
@@ -28,8 +35,8 @@ class Support:
     hint: str = ""
 
 
-_LOOKUP = "a change of one side can add or remove rows that match nothing else; not yet followed by keys"
-_ORDER = "which rows are kept depends on all rows; not yet followed by keys"
+_KEYS = "kept with the key values that have a partner and those that have none"
+_FORM = "this form of it is not followed"
 
 SUPPORT: tuple[Support, ...] = (
     Support("scan", Strategy.LINEAR),
@@ -37,29 +44,55 @@ SUPPORT: tuple[Support, ...] = (
     Support("project", Strategy.LINEAR),
     Support("inner join", Strategy.LINEAR),
     Support("union all", Strategy.LINEAR),
-    Support("distinct", Strategy.LINEAR, "kept as a count per row"),
+    Support("distinct", Strategy.LINEAR, "kept as a count per row", "RUNNEL-FULL-DISTINCT"),
     Support("union", Strategy.LINEAR, "kept as a count per row"),
     Support("aggregate", Strategy.LINEAR, "kept as additive sums per group"),
-    Support("having", Strategy.LINEAR, "filters the rows of an aggregate kept inside the view"),
+    Support("having", Strategy.LINEAR, "filters the rows of an aggregate kept beside the view", "RUNNEL-FULL-HAVING"),
     Support("order by", Strategy.LINEAR, "ignored: a view is a bag of rows, order them when reading"),
+    Support("constant rows", Strategy.LINEAR, "", "RUNNEL-FULL-VALUES"),
+    Support("lateral or generator", Strategy.LINEAR, "rows made from each changed row", "RUNNEL-FULL-LATERAL"),
     Support(
-        "outer join", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-OUTER-JOIN", "use an inner join where every row has a match"
+        "grouping sets",
+        Strategy.LINEAR,
+        "kept as one grouping per set",
+        "RUNNEL-FULL-GROUPING-SETS",
+        "write one view per grouping and a UNION ALL",
     ),
-    Support("semi or anti join", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-SEMI-JOIN", "use an inner join on a key"),
-    Support("subquery in an expression", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-SUBQUERY", "write it as a join"),
+    Support(
+        "outer join", Strategy.KEYS, _KEYS, "RUNNEL-FULL-OUTER-JOIN", "use an inner join where every row has a match"
+    ),
+    Support("semi or anti join", Strategy.KEYS, _KEYS, "RUNNEL-FULL-SEMI-JOIN", "use an inner join on a key"),
+    Support("subquery in an expression", Strategy.KEYS, _KEYS, "RUNNEL-FULL-SUBQUERY", "write it as a join"),
     Support(
         "aggregate over DISTINCT",
-        Strategy.FULL,
-        "needs every value of the group; not yet followed by keys",
+        Strategy.KEYS,
+        "kept as a count per group and value",
         "RUNNEL-FULL-DISTINCT-AGGREGATE",
-        "aggregate over a SELECT DISTINCT in FROM",
     ),
     Support(
-        "aggregate function",
-        Strategy.FULL,
-        "it is no sum of its rows; not yet followed by keys",
+        "minimum or maximum",
+        Strategy.KEYS,
+        "the first values of each group are kept, with some to spare",
         "RUNNEL-FULL-AGGREGATE",
-        "SUM, COUNT, AVG, VAR_*, STDDEV_* are incremental",
+    ),
+    Support("aggregate function", Strategy.KEYS, "touched groups are computed again", "RUNNEL-FULL-AGGREGATE"),
+    Support("window function", Strategy.KEYS, "touched partitions are computed again", "RUNNEL-FULL-WINDOW"),
+    Support(
+        "limit",
+        Strategy.KEYS,
+        "the first rows are kept, with some to spare",
+        "RUNNEL-FULL-LIMIT",
+        "limit when reading the view",
+    ),
+    Support("except or intersect", Strategy.KEYS, "kept as counts per row", "RUNNEL-FULL-EXCEPT"),
+    Support("pivot", Strategy.FULL, "not yet followed", "RUNNEL-FULL-PIVOT", "write SUM(CASE WHEN ... END)"),
+    Support("recursive query", Strategy.FULL, "not yet followed", "RUNNEL-FULL-RECURSIVE"),
+    Support(
+        "window over all rows",
+        Strategy.FULL,
+        "a window without PARTITION BY depends on every row",
+        "RUNNEL-FULL-WINDOW-ALL",
+        "add PARTITION BY, or order and limit instead",
     ),
     Support(
         "aggregate of this type",
@@ -68,25 +101,7 @@ SUPPORT: tuple[Support, ...] = (
         "RUNNEL-FULL-AGGREGATE-TYPE",
         "CAST the argument to a narrower DECIMAL",
     ),
-    Support(
-        "grouping sets",
-        Strategy.FULL,
-        "several groupings at once are not yet followed",
-        "RUNNEL-FULL-GROUPING-SETS",
-        "write one view per grouping and a UNION ALL",
-    ),
-    Support(
-        "window function",
-        Strategy.FULL,
-        "a row depends on its neighbours; not yet followed by keys",
-        "RUNNEL-FULL-WINDOW",
-    ),
-    Support("limit", Strategy.FULL, _ORDER, "RUNNEL-FULL-LIMIT", "limit when reading the view"),
-    Support("except or intersect", Strategy.FULL, _LOOKUP, "RUNNEL-FULL-EXCEPT"),
-    Support("lateral or generator", Strategy.FULL, "rows made from a row are not yet followed", "RUNNEL-FULL-LATERAL"),
-    Support("pivot", Strategy.FULL, "not yet followed", "RUNNEL-FULL-PIVOT", "write SUM(CASE WHEN ... END)"),
-    Support("recursive query", Strategy.FULL, "not yet followed", "RUNNEL-FULL-RECURSIVE"),
-    Support("constant rows", Strategy.FULL, "rows that come from no table are not yet followed", "RUNNEL-FULL-VALUES"),
+    Support("unknown form", Strategy.FULL, _FORM, "RUNNEL-FULL-FORM", "write it in another way"),
     Support(
         "type changed by rewriting",
         Strategy.FULL,
@@ -131,16 +146,20 @@ class Finding:
     @property
     def operator(self) -> Operator:
         """The line `explain` prints."""
-        return Operator(self.what, self.support.strategy, self.support.reason, self.support.code)
+        full = self.support.strategy is Strategy.FULL
+        return Operator(self.what, self.support.strategy, self.support.reason, self.support.code if full else "")
 
 
 class NotLinear(Exception):
-    """Raised while lowering when a feature turns out to need more than the linear rule."""
+    """Raised while lowering when a form of a feature cannot be followed."""
 
     def __init__(self, feature: str, node: exp.Expr, what: str = "") -> None:
         """Name the feature by its row of the table."""
         super().__init__(feature)
-        self.finding = Finding(BY_FEATURE[feature], node, what or feature)
+        row = BY_FEATURE[feature]
+        if row.strategy is not Strategy.FULL:
+            row = Support(row.feature, Strategy.FULL, _FORM, row.code or BY_FEATURE["unknown form"].code, row.hint)
+        self.finding = Finding(row, node, what or feature)
 
 
 def findings(tree: exp.Expr) -> list[Finding]:
@@ -178,8 +197,6 @@ def _features(node: exp.Expr) -> Iterator[Finding]:
     feature = _plain_feature(node)
     if feature is not None:
         yield Finding(BY_FEATURE[feature], node, _describe(feature, node))
-    if isinstance(node, exp.Any) and not isinstance(node.parent, (exp.Predicate, exp.Binary)):
-        yield Finding(BY_FEATURE["aggregate function"], node, "ANY")
     if isinstance(node, exp.Func):
         yield from _function(node)
 
@@ -266,9 +283,17 @@ def _function(node: exp.Expr) -> Iterator[Finding]:
     if name in NON_DETERMINISTIC:
         yield Finding(BY_FEATURE["non-deterministic function"], node, f"{name}()")
     elif name in LINEAR_AGGREGATES:
+        if isinstance(node.parent, exp.Window):
+            return
         distinct = isinstance(node.this, exp.Distinct)
         feature = "aggregate over DISTINCT" if distinct else "aggregate"
         yield Finding(BY_FEATURE[feature], node, f"{name.upper()}{' DISTINCT' if distinct else ''}")
+    elif isinstance(node.parent, (exp.Window, exp.IgnoreNulls)):
+        return
+    elif name in EXTREMA or name in ("max_by", "min_by"):
+        yield Finding(BY_FEATURE["minimum or maximum"], node, name.upper())
+    elif name in ("grouping", "grouping_id"):
+        return
     elif isinstance(node, exp.AggFunc) or name in AGGREGATES:
         yield Finding(BY_FEATURE["aggregate function"], node, name.upper())
     elif isinstance(node, exp.Explode) or name in GENERATORS:

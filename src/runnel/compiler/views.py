@@ -8,17 +8,21 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.compiler import differentiate, passes, support
+from runnel.compiler import differentiate, passes, plan, support
 from runnel.compiler.bind import bind_tree
 from runnel.compiler.emit import quoted
 from runnel.compiler.grouping import Grouped
+from runnel.compiler.keyed import keyed_step
 from runnel.compiler.lower import Lowering, lower
 from runnel.compiler.outputs import check_outputs, improve
 from runnel.compiler.parse import parse_query
+from runnel.compiler.plan import Keyed
 from runnel.compiler.resolve import base_tables, find_relation
 from runnel.compiler.source import SourceText
+from runnel.compiler.spark import DIALECT
 from runnel.compiler.stages import aggregate_step
 from runnel.compiler.support import Finding, NotLinear
+from runnel.compiler.top import top_steps
 from runnel.errors import Terminal, UsageError, nearest
 from runnel.model import types
 from runnel.model.program import Operator, Program, Step, Strategy, Term
@@ -28,7 +32,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from runnel.compiler.emit import Piece
-    from runnel.compiler.plan import Node
+    from runnel.compiler.plan import Node, Top
     from runnel.errors import Place
     from runnel.model.program import Role
 
@@ -63,6 +67,16 @@ class _Compilation:
         """Keep an aggregate beside the view."""
         step = aggregate_step(PLACEHOLDER, Kind.STAGE, grouped, self.typed)
         return self.stage((step,), (Operator("aggregate", Strategy.LINEAR, "sums kept beside the view"),))
+
+    def keyed(self, keyed: Keyed) -> Relation:
+        """Keep a keyed operator's rows beside the view."""
+        step = keyed_step(PLACEHOLDER, Kind.STAGE, keyed, self.typed, self.analyse)
+        return self.stage((step,), (Operator(keyed.feature, Strategy.KEYS, "touched keys are computed again"),))
+
+    def top(self, top: Top) -> Relation:
+        """Keep the first rows of each group beside the view."""
+        steps = top_steps(PLACEHOLDER, top, self.typed)
+        return self.stage(steps, (Operator("first rows", Strategy.KEYS, "kept with some to spare"),))
 
     def stage(self, steps: tuple[Step, ...], operators: tuple[Operator, ...]) -> Relation:
         """Keep a relation beside the view; an equal one, of this view or another, is kept once."""
@@ -145,36 +159,60 @@ def compile_view(
         return _full(compilation, [Finding(support.BY_FEATURE["forced"], tree, "recompute"), *found])
     if not hurdles:
         try:
-            return _linear(compilation, found)
+            return _incremental(compilation, found)
         except NotLinear as signal:
             hurdles = [signal.finding]
         except Terminal as error:
-            if not error.code.startswith("RUNNEL-VIEW-"):
-                _analysed(compilation)  # the engine's complaint about the user's own text is the better one
-            raise
+            hurdles = [_misread(compilation, error)]
     if mode == "incremental":
         raise support.not_incremental(hurdles[0], text)
     return _full(compilation, [*hurdles, *(f for f in found if f not in hurdles)])
 
 
-def _linear(compilation: _Compilation, found: list[Finding]) -> Program:
-    context = Lowering(compilation.text, compilation.relations, compilation.aggregate, compilation.typed)
+def _misread(compilation: _Compilation, error: Terminal) -> Finding:
+    """Raise the complaint of whoever is right: a query that the engine accepts is only not understood here."""
+    try:
+        _analysed(compilation)
+    except Terminal as theirs:
+        raise (error if error.code.startswith("RUNNEL-VIEW-") else theirs) from error
+    if error.code in ("RUNNEL-VIEW-AMBIGUOUS", "RUNNEL-VIEW-UNION", "RUNNEL-VIEW-REFUSED"):
+        raise error
+    return NotLinear("unknown form", compilation.tree, f"this query ({error.message})").finding
+
+
+def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
+    c = compilation
+    context = Lowering(c.text, c.relations, c.aggregate, c.keyed, c.top, c.typed)
     lowered, names = lower(context, compilation.tree)
     check_outputs(compilation.name, names, compilation.tree, compilation.text)
     if isinstance(lowered, Grouped):
         step = aggregate_step(compilation.name, Kind.VIEW, lowered, compilation.typed)
+    elif isinstance(lowered, Keyed):
+        step = keyed_step(compilation.name, Kind.VIEW, lowered, compilation.typed, compilation.analyse)
     else:
         step = _bag_step(compilation, lowered, names)
     _check_types(compilation, step.target)
+    stages = _used(compilation.stages, step)
+    operators = _operators(compilation, found, stages)
     return Program(
         compilation.name,
         step.target.rows,
-        Strategy.LINEAR,
+        Strategy.KEYS if any(o.strategy is Strategy.KEYS for o in operators) else Strategy.LINEAR,
         (step,),
         _inputs((step,)),
-        _operators(compilation, found),
-        tuple(compilation.stages),
+        operators,
+        stages,
+        compilation.tree.sql(dialect=DIALECT, comments=False) if context.definite else "",
     )
+
+
+def _used(stages: list[Program], step: Step) -> tuple[Program, ...]:
+    """Leave out stages that turned out not to be needed."""
+    wanted = set(_inputs((step,)))
+    for stage in reversed(stages):
+        if stage.view in wanted:
+            wanted |= set(stage.inputs)
+    return tuple(stage for stage in stages if stage.view in wanted)
 
 
 def _bag_step(compilation: _Compilation, lowered: Node, names: tuple[str, ...]) -> Step:
@@ -183,7 +221,15 @@ def _bag_step(compilation: _Compilation, lowered: Node, names: tuple[str, ...]) 
     given = compilation.columns(initial)
     target = Relation(compilation.name, Kind.VIEW, tuple(Column(n, c.type) for n, c in zip(names, given, strict=True)))
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(node))
-    return Step(target, terms, initial.sql, initial.reads)
+    if not plan.takes_away(node):
+        return Step(target, terms, initial.sql, initial.reads)
+    columns = ", ".join(quoted(c.name) for c in given)
+    weight = quoted(WEIGHT)
+    net = (
+        f"SELECT {columns}, CAST(sum({weight}) AS BIGINT) AS {weight} FROM (\n{{terms}}\n)"
+        f" GROUP BY {columns} HAVING sum({weight}) <> 0"
+    )
+    return Step(target, terms, net.replace("{terms}", initial.sql), initial.reads, net)
 
 
 def _check_types(compilation: _Compilation, target: Relation) -> None:
@@ -228,10 +274,8 @@ def _inputs(steps: tuple[Step, ...]) -> tuple[str, ...]:
     return tuple(sorted({name for step in steps for name, _ in step.initial_reads} - own))
 
 
-def _operators(compilation: _Compilation, found: list[Finding]) -> tuple[Operator, ...]:
+def _operators(compilation: _Compilation, found: list[Finding], kept: tuple[Program, ...]) -> tuple[Operator, ...]:
     tables = {find_relation(t, compilation.relations, compilation.text).name for t in base_tables(compilation.tree)}
     scans = [Operator(f"scan {name}", Strategy.LINEAR) for name in sorted(tables)]
-    stages = [
-        Operator(f"stage {stage.view}", stage.strategy, stage.operators[0].reason) for stage in compilation.stages
-    ]
+    stages = [Operator(f"stage {stage.view}", stage.strategy, stage.operators[0].reason) for stage in kept]
     return (*scans, *(f.operator for f in found), Operator("project", Strategy.LINEAR), *stages)

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import functools
+from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import exp
 
 from runnel.compiler.spark import TRANSLATABLE
+from runnel.engine.generators import rewrite_generators
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 
 @functools.lru_cache(maxsize=512)
@@ -19,6 +24,7 @@ def to_duckdb(sql: str) -> str:
         rewritten = _rewritten(node)
         if rewritten is not node:
             node.replace(rewritten)
+    rewrite_generators(tree)
     return tree.sql(dialect="duckdb", comments=False)
 
 
@@ -29,6 +35,8 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
             return exp.Cast(this=node.this, to=node.to)
         case exp.Select() if node.args.get("hint") is not None:
             node.set("hint", None)
+        case exp.Group():
+            _regroup(node)
         case exp.Div():
             node.args["safe"] = False
         case exp.IntDiv():
@@ -36,14 +44,127 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
         case exp.TsOrDsAdd():
             # A date plus days is a date, not a timestamp.
             return exp.Cast(this=node.copy(), to=exp.DataType.build("date"))
+        case exp.Anonymous():
+            rename = _FUNCTIONS.get(str(node.this).lower())
+            return rename(node.expressions) if rename else node
+        case exp.Func():
+            return _function(node)
+        case exp.Any() if not isinstance(node.parent, (exp.Predicate, exp.Binary)):
+            return exp.LogicalOr(this=node.this)
+    return node
+
+
+def _function(node: exp.Expr) -> exp.Expr:
+    match node:
         case exp.Count() if node.expressions:
             return _count([node.this, *node.expressions])
         case exp.CountIf():
             # DuckDB's own gives NULL over no rows.
             return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
-        case exp.Anonymous() if str(node.this).lower() == "std":
-            return exp.Stddev(this=node.expressions[0])
+        case exp.ApproxQuantile():
+            return _call("quantile_disc", node.this, node.args["quantile"])
+        case exp.Quantile():
+            return _call("quantile_cont", _double(node.this), node.args["quantile"])
+        case exp.Median():
+            return _call("quantile_cont", _double(node.this), exp.Literal.number("0.5"))
+        case exp.ArgMax() | exp.ArgMin():
+            # Those without `_null` pass over rows whose result would be NULL; Spark does not.
+            name = "arg_max_null" if isinstance(node, exp.ArgMax) else "arg_min_null"
+            return _call(name, node.this, node.expression)
+        case exp.AnyValue():
+            return exp.First(this=node.this)
+        case exp.FirstValue() | exp.LastValue() if not isinstance(
+            node.find_ancestor(exp.Window, exp.Select), exp.Window
+        ):
+            return (exp.First if isinstance(node, exp.FirstValue) else exp.Last)(this=node.this)
+        case exp.GroupingId() | exp.Grouping() if not node.expressions:
+            return _grouping_id(node)
+        case exp.GroupingId():
+            return _call("grouping", *node.expressions)
+        case exp.ArraySize() if isinstance(node.this, (exp.Map, exp.VarMap, exp.ToMap)):
+            return exp.cast(_call("cardinality", node.this), "bigint")
+        case exp.Exists() if isinstance(node.args.get("expression"), exp.Lambda):
+            kept = exp.ArrayFilter(this=node.this.copy(), expression=node.args["expression"].copy())
+            return exp.paren(exp.GT(this=_call("len", kept), expression=exp.Literal.number(0)))
+        case exp.DateTrunc() | exp.TimestampTrunc():
+            node.set("unit", exp.Literal.string(_UNITS.get(_unit(node), _unit(node))))
+            return exp.cast(node.copy(), "date") if isinstance(node, exp.DateTrunc) else node
+        case exp.ConcatWs():
+            return _joined(node)
+        case exp.MapContainsKey():
+            return _call("list_contains", _call("map_keys", node.this), node.args["key"])
+        case exp.StrToUnix() if "strict" in node.args["format"].name:
+            return exp.cast(_call("epoch", exp.cast(node.this.copy(), "timestamptz", dialect="duckdb")), "bigint")
     return node
+
+
+_UNITS = {"MM": "MONTH", "MON": "MONTH", "YY": "YEAR", "YYYY": "YEAR", "DD": "DAY"}
+
+
+def _unit(node: exp.Expr) -> str:
+    unit = node.args.get("unit")
+    return str(unit.name).upper() if isinstance(unit, exp.Expr) else ""
+
+
+def _call(name: str, *arguments: exp.Expr) -> exp.Expr:
+    return exp.Anonymous(this=name, expressions=[argument.copy() for argument in arguments])
+
+
+def _double(argument: exp.Expr) -> exp.Expr:
+    """Interpolated percentiles are doubles in Spark, whatever goes in."""
+    if isinstance(argument, exp.Distinct):
+        return exp.Distinct(expressions=[_double(argument.expressions[0])])
+    return exp.cast(argument.copy(), "double")
+
+
+def _joined(node: exp.ConcatWs) -> exp.Expr:
+    """Spark joins the elements of arrays too; DuckDB writes an array as one text."""
+    if not any(part.find(exp.ArrayAgg, exp.ArrayUniqueAgg, exp.Array) for part in node.expressions):
+        return node
+    separator, *parts = node.expressions
+    texts = [exp.ArrayToString(this=part.copy(), expression=separator.copy()) for part in parts]
+    return texts[0] if len(texts) == 1 else exp.ConcatWs(expressions=[separator.copy(), *texts])
+
+
+def _regroup(group: exp.Group) -> None:
+    """`GROUP BY a, b WITH ROLLUP` and `GROUP BY a, b GROUPING SETS (...)` name their columns before the sets."""
+    for kind, make in (("rollup", exp.Rollup), ("cube", exp.Cube)):
+        found = group.args.get(kind)
+        if found and not found[0].expressions:
+            group.set(kind, [])
+            group.set("expressions", [make(expressions=[e.copy() for e in group.expressions])])
+    if group.args.get("grouping_sets") and group.expressions:
+        group.set("expressions", [])
+
+
+def _grouping_id(node: exp.Expr) -> exp.Expr:
+    """`grouping_id()` speaks of all the columns that are grouped by, in their order."""
+    select = node.find_ancestor(exp.Select)
+    group = select.args.get("group") if select is not None else None
+    if group is None:
+        return exp.Literal.number(0)
+    found: dict[str, exp.Expr] = {}
+    for column in _grouped(group):
+        found.setdefault(column.sql(), column)
+    return _call("grouping", *found.values())
+
+
+def _grouped(group: exp.Group) -> list[exp.Expr]:
+    if group.args.get("grouping_sets") and group.expressions:
+        return list(group.expressions)
+    parts = list(group.expressions)
+    for kind in ("grouping_sets", "cube", "rollup"):
+        parts += group.args.get(kind) or []
+    return [column for part in parts for column in _columns(part)]
+
+
+def _columns(part: exp.Expr) -> list[exp.Expr]:
+    match part:
+        case exp.Paren():
+            return _columns(part.this)
+        case exp.Tuple() | exp.GroupingSets() | exp.Cube() | exp.Rollup():
+            return [column for inner in part.expressions for column in _columns(inner)]
+    return [part]
 
 
 def _count(arguments: list[exp.Expr]) -> exp.Expr:
@@ -57,3 +178,40 @@ def _whole_quotient(dividend: exp.Expr, divisor: exp.Expr) -> exp.Expr:
     rest = exp.Mod(this=exp.paren(dividend.copy()), expression=exp.paren(divisor.copy()))
     whole = exp.paren(exp.Sub(this=exp.paren(dividend.copy()), expression=exp.paren(rest)))
     return exp.Cast(this=exp.Div(this=whole, expression=exp.paren(divisor.copy())), to=exp.DataType.build("bigint"))
+
+
+def _hashed(arguments: list[exp.Expr]) -> exp.Expr:
+    """Not Spark's hash, but one: 63 bits, so that it fits a BIGINT."""
+    half = exp.BitwiseRightShift(this=_call("hash", _call("row", *arguments)), expression=exp.Literal.number(1))
+    return exp.cast(exp.paren(half), "bigint")
+
+
+def _positive_rest(arguments: list[exp.Expr]) -> exp.Expr:
+    dividend, divisor = (exp.paren(argument.copy()) for argument in arguments)
+    rest = exp.paren(exp.Mod(this=dividend, expression=divisor))
+    return exp.Mod(this=exp.paren(exp.Add(this=rest, expression=divisor.copy())), expression=divisor.copy())
+
+
+_FUNCTIONS: dict[str, Callable[[list[exp.Expr]], exp.Expr]] = {
+    "std": lambda a: exp.Stddev(this=a[0]),
+    "every": lambda a: exp.LogicalAnd(this=a[0]),
+    "some": lambda a: exp.LogicalOr(this=a[0]),
+    "any": lambda a: exp.LogicalOr(this=a[0]),
+    "mean": lambda a: exp.Avg(this=a[0]),
+    "isnull": lambda a: exp.paren(exp.Is(this=exp.paren(a[0].copy()), expression=exp.Null())),
+    "isnotnull": lambda a: exp.Not(this=exp.paren(exp.Is(this=exp.paren(a[0].copy()), expression=exp.Null()))),
+    "raise_error": lambda a: _call("error", a[0]),
+    "cardinality": lambda a: _call("len", a[0]),
+    "get": lambda a: _call(
+        "list_extract", a[0], exp.Add(this=exp.paren(a[1].copy()), expression=exp.Literal.number(1))
+    ),
+    "array_union": lambda a: _call("list_distinct", _call("list_concat", *a)),
+    "arrays_overlap": lambda a: _call("list_has_any", *a),
+    "array_repeat": lambda a: _call("list_resize", exp.Array(expressions=[a[0].copy()]), a[1], a[0]),
+    "hash": _hashed,
+    "xxhash64": _hashed,
+    "pmod": _positive_rest,
+    "positive": lambda a: a[0].copy(),
+    "bround": lambda a: _call("round_even", a[0], a[1] if len(a) > 1 else exp.Literal.number(0)),
+    "grouping": lambda a: _call("grouping", *a),
+}

@@ -7,7 +7,7 @@ serves an immediate view (b = a + 1) and one that was not refreshed for a thousa
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -21,7 +21,7 @@ from runnel.model.program import name as role_name
 from runnel.model.relation import WEIGHT, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Mapping, Sequence
 
     from runnel.engine.base import Engine, Input
     from runnel.lake.entries import DataFile, NewFile, ViewEntry
@@ -69,44 +69,93 @@ class Pending:
         return [file for files in self.files.values() for file in files]
 
 
-def standing(lake: Lake, head: Snapshot, view: ViewEntry) -> Snapshot:
+@dataclass(frozen=True)
+class Beside:
+    """A relation that is not published yet, and the files that hold it as of the epoch it was computed at.
+
+    It may have the name of a published one, which it will replace.
+    """
+
+    relation: Relation
+    files: tuple[NewFile, ...] = ()
+
+
+def standing(lake: Lake, head: Snapshot, view: ViewEntry, beside: Container[str] = ()) -> Snapshot:
     """Give the state a view stands at: `head` itself when nothing it reads changed since its frontier.
 
-    Epochs that only tidy up (compaction) change no contents, so a view need not read the files they replaced.
+    Epochs that only tidy up (compaction) change no contents, so a view need not read the files they replaced. What is
+    computed `beside` what is published has no changes there.
     """
-    if view.frontier >= head.epoch or not any(head.changes(name, view.frontier) for name in view.inputs):
+    inputs = [name for name in view.inputs if name not in beside]
+    if view.frontier >= head.epoch or not any(head.changes(name, view.frontier) for name in inputs):
         return head
     return lake.snapshot(view.frontier)
+
+
+def follows(head: Snapshot, view: ViewEntry) -> frozenset[str]:
+    """Give the tables and views that a view follows, through the stages below it."""
+    found: set[str] = set()
+    todo = list(view.inputs)
+    while todo:
+        name = todo.pop()
+        stage = head.entries.get(name) if name not in head.views else None
+        if stage is None:
+            found.add(name)
+        else:
+            todo.extend(stage.inputs)
+    return frozenset(found)
+
+
+def shows(lake: Lake, head: Snapshot, view: ViewEntry) -> Snapshot:
+    """Give the state whose tables and views a view shows: `head` where none of them changed since its frontier."""
+    return standing(lake, head, replace(view, inputs=tuple(follows(head, view))))
 
 
 class Inputs:
     """The roles of all relations over the range (old.epoch, head + pending]; shared by the views that have that range.
 
-    Relations in `own` belong to the view being computed (itself and its stages): their old state is what is stored now.
+    A relation in `own` is the one being computed: its old state is what is stored now. Relations `beside` are not published
+    yet: their old state is what they were computed as, their change what is pending.
     """
 
     def __init__(
-        self, engine: Engine, old: Snapshot, head: Snapshot, pending: Pending, created: Iterable[Relation] = ()
+        self,
+        engine: Engine,
+        old: Snapshot,
+        head: Snapshot,
+        pending: Pending,
+        beside: Mapping[str, Beside] | None = None,
     ) -> None:
         """Keep where to look; nothing is read yet."""
         self._engine = engine
         self._old, self._head, self._pending = old, head, pending
-        self._created = {relation.name: relation for relation in created}
+        self._beside = dict(beside or {})
         self._row_deltas: dict[str, Rows] = {}
         self._stored_deltas: dict[str, Rows] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
-    def beside(self, pending: Pending) -> Inputs:
-        """Give the inputs of a view's own relations: old is what is stored now, the change is what it has made so far."""
-        return Inputs(self._engine, self._head, self._head, pending, self._created.values())
+    def for_own(self) -> Inputs:
+        """Give the inputs of what a program itself makes: old is what is stored now, and nothing has changed yet."""
+        return Inputs(self._engine, self._head, self._head, Pending(), self._beside)
+
+    def pass_on(self, relation: Relation, change: pa.Table) -> None:
+        """Take signed rows that a step found out for the steps after it; they are in no file."""
+        self._beside[relation.name] = Beside(relation)
+        self._stored_deltas[relation.name] = Rows(change, signed(relation.columns))
 
     def relation(self, relation: str) -> Relation:
         """Find a relation, whether published or about to be."""
-        return self._created.get(relation) or self._head.relations[relation]
+        return self._beside[relation].relation if relation in self._beside else self._head.relations[relation]
 
     def _live(self, relation: str, snapshot: Snapshot) -> list[DataFile | NewFile]:
+        if relation in self._beside:
+            return list(self._beside[relation].files)
         return list(snapshot.files(relation)) if relation in snapshot.relations else []
+
+    def _since(self, relation: str) -> list[DataFile | NewFile]:
+        published = relation not in self._beside and relation in self._head.relations
+        return list(self._head.changes(relation, self._old.epoch)) if published else []
 
     def _new(self, relation: str) -> Files:
         return stored(self.relation(relation), [*self._live(relation, self._head), *self._pending.of(relation)])
@@ -115,9 +164,7 @@ class Inputs:
         return stored(self.relation(relation), self._live(relation, self._head if relation in own else self._old))
 
     def _stored_delta(self, relation: str, own: frozenset[str]) -> Files:
-        since: list[DataFile | NewFile] = []
-        if relation not in own and relation in self._head.relations:
-            since = list(self._head.changes(relation, self._old.epoch))
+        since = [] if relation in own else self._since(relation)
         return stored(self.relation(relation), [*since, *self._pending.of(relation)])
 
     def delta_rows(self, relation: str, own: frozenset[str] = frozenset()) -> int:
@@ -131,7 +178,7 @@ class Inputs:
         change = self._stored_delta(relation, own)
         if known.final is None:
             return self._in_memory(known, change)
-        if change.rows == 0:
+        if change.rows == 0 and relation not in self._stored_deltas:
             return Rows(_empty(signed(known.rows)), signed(known.rows))
         with self._lock:
             lock = self._locks.setdefault(relation, threading.Lock())
@@ -151,14 +198,13 @@ class Inputs:
 
         A change of several epochs is added up on the way, so that a row that came and went is never seen.
         """
+        if relation.name in self._stored_deltas:
+            return self._stored_deltas[relation.name]
         if change.rows == 0 or change.rows > (IN_MEMORY if len(change.paths) == 1 else NETTED_BY_DRIVER):
             return change
         with self._lock:
             if relation.name not in self._stored_deltas:
-                since = (
-                    self._head.changes(relation.name, self._old.epoch) if relation.name in self._head.relations else ()
-                )
-                table = files.read(relation, [*since, *self._pending.of(relation.name)])
+                table = files.read(relation, [*self._since(relation.name), *self._pending.of(relation.name)])
                 netted = fold(relation, table) if len(change.paths) > 1 else table
                 self._stored_deltas[relation.name] = Rows(netted, signed(relation.columns))
             return self._stored_deltas[relation.name]

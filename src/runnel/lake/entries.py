@@ -55,7 +55,11 @@ class DataFile:
 
 @dataclass(frozen=True)
 class ViewEntry:
-    """A view's definition and how far it has come; `program` is text that the lake does not read."""
+    """The definition of a view, or of a stage below views, and how far it has come; `program` is text the lake does not read.
+
+    `stages` are all stages below a view. `seen` has the columns of each table as the view's text meant them when it was
+    compiled: a column that the table got later is not there for it. Empty for a stage, which has no text.
+    """
 
     name: str
     sql: str
@@ -65,6 +69,7 @@ class ViewEntry:
     stages: tuple[str, ...]
     frontier: int
     error: str | None = None
+    seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
 
 @dataclass

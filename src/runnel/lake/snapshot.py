@@ -13,6 +13,7 @@ import sqlalchemy as sa
 from runnel.errors import Place, Terminal, nearest
 from runnel.lake import encoding, tables
 from runnel.lake.entries import ColumnStats, DataFile, ViewEntry
+from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -28,22 +29,22 @@ _BATCH = 500
 
 @dataclass(frozen=True)
 class Definitions:
-    """The relations and views of one schema version; `ids` are the relations' table ids."""
+    """The relations, and the views with the stages below them, of one schema version; `ids` are the relations' table ids."""
 
     relations: Mapping[str, Relation]
     ids: Mapping[str, int]
     names: Mapping[int, str]
-    views: Mapping[str, ViewEntry]
+    entries: Mapping[str, ViewEntry]
 
 
 class Snapshot:
-    """The state as of one epoch."""
+    """The state as of one epoch. `entries` are all that is maintained: the users' `views`, and the stages below them."""
 
     def __init__(
         self,
         epoch: int,
         definitions: Definitions,
-        views: Mapping[str, ViewEntry],
+        entries: Mapping[str, ViewEntry],
         positions: Mapping[str, dict[str, Any]],
         files: Mapping[int, tuple[DataFile, ...]],
         reader: SnapshotReader,
@@ -51,11 +52,17 @@ class Snapshot:
         """Hold what was loaded; `files` are by table id."""
         self.epoch = epoch
         self.relations: Mapping[str, Relation] = definitions.relations
-        self.views = views
+        self.entries = entries
+        self.views = {name: entry for name, entry in entries.items() if not _is_stage(definitions, name)}
         self.positions = positions
         self.definitions = definitions
         self.live = files
         self._reader = reader
+
+    @property
+    def shown(self) -> Mapping[str, Relation]:
+        """What users know of: the tables and views, without the stages below them."""
+        return {name: relation for name, relation in self.relations.items() if relation.kind is not Kind.STAGE}
 
     def table_id(self, relation: str | Relation) -> int:
         """Give the catalog's number of a relation."""
@@ -146,15 +153,15 @@ class SnapshotReader:
     def _load(self, connection: sa.Connection, epoch: int) -> Snapshot:
         definitions = self.definitions(connection, self._schema_version(connection, epoch), epoch)
         frontiers = frontiers_of(connection, epoch)
-        views = {
-            name: replace(view, frontier=frontiers[name][0], error=frontiers[name][1])
-            for name, view in definitions.views.items()
+        entries = {
+            name: replace(entry, frontier=frontiers[name][0], error=frontiers[name][1])
+            for name, entry in definitions.entries.items()
         }
         positions = {
             row.source: json.loads(row.position)
             for row in connection.execute(_visible(tables.runnel_position, epoch)).all()
         }
-        return Snapshot(epoch, definitions, views, positions, self._load_files(connection, definitions, epoch), self)
+        return Snapshot(epoch, definitions, entries, positions, self._load_files(connection, definitions, epoch), self)
 
     def _load_files(
         self, connection: sa.Connection, definitions: Definitions, epoch: int
@@ -306,11 +313,15 @@ def _load_definitions(connection: sa.Connection, epoch: int) -> Definitions:
     for row in connection.execute(_visible(tables.runnel_relation, epoch).order_by(tables.runnel_relation.c.table_id)):
         relations[row.name] = encoding.decode_relation(row.name, row.definition)
         ids[row.name] = row.table_id
-    views = {
+    entries = {
         row.name: decode_view(row.name, row.definition)
         for row in connection.execute(_visible(tables.runnel_view, epoch))
     }
-    return Definitions(relations, ids, {number: name for name, number in ids.items()}, views)
+    return Definitions(relations, ids, {number: name for name, number in ids.items()}, entries)
+
+
+def _is_stage(definitions: Definitions, name: str) -> bool:
+    return name in definitions.relations and definitions.relations[name].kind is Kind.STAGE
 
 
 def encode_view(view: ViewEntry) -> str:
@@ -322,6 +333,7 @@ def encode_view(view: ViewEntry) -> str:
             "program": view.program,
             "inputs": list(view.inputs),
             "stages": list(view.stages),
+            "seen": {table: list(columns) for table, columns in view.seen.items()},
         }
     )
 
@@ -329,6 +341,6 @@ def encode_view(view: ViewEntry) -> str:
 def decode_view(name: str, text: str) -> ViewEntry:
     """Read what `encode_view` wrote; the frontier is not in it."""
     facts = json.loads(text)
-    return ViewEntry(
-        name, facts["sql"], facts["properties"], facts["program"], tuple(facts["inputs"]), tuple(facts["stages"]), 0
-    )
+    seen = {table: tuple(columns) for table, columns in facts.get("seen", {}).items()}
+    inputs, stages = tuple(facts["inputs"]), tuple(facts["stages"])
+    return ViewEntry(name, facts["sql"], facts["properties"], facts["program"], inputs, stages, 0, seen=seen)

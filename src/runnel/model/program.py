@@ -118,6 +118,11 @@ class Program:
     inputs: tuple[str, ...]
     operators: tuple[Operator, ...]
     stages: tuple[Program, ...] = ()
+    definite: str = ""
+    """The view's query with its orders completed, where the user's text leaves open which of two rows comes first; else ''.
+
+    The view is then equal to this text, which is one of the answers the user's text allows.
+    """
 
     @property
     def relation(self) -> Relation:

@@ -1,25 +1,25 @@
-"""Brings views up to date: runs each affected view's delta program in dependency order, siblings side by side.
+"""Brings views and stages up to date: runs each affected delta program in dependency order, siblings side by side.
 
 Nothing is published here. A view that fails keeps its frontier and its error; the views that read it wait with it, all
-others go on.
+others go on. A stage is computed once, however many views read it; when it fails, its error is the error of those views.
 """
 
 from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from runnel.engine.inputs import Inputs, Pending, signed, standing, stored
+from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
-from runnel.model.relation import WEIGHT
+from runnel.model.relation import WEIGHT, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runnel.engine.base import Input
     from runnel.lake.entries import NewFile, ViewEntry
@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ViewResult:
-    """What became of one view in one epoch. `strategy` is incremental, full, skipped, failed or held."""
+    """What became of one view or stage in one epoch. `strategy` is incremental, full, skipped, failed or held."""
 
     view: str
     strategy: str
     rows: int = 0
     milliseconds: float = 0.0
     error: str | None = None
+    stage: bool = False
+    cause: RunnelError | None = field(default=None, compare=False)
 
     @property
     def advanced(self) -> bool:
@@ -45,27 +47,34 @@ class ViewResult:
         return self.error is None
 
 
-def maintain(runtime: Runtime, head: Snapshot, pending: Pending, views: Iterable[ViewEntry]) -> list[ViewResult]:
-    """Compute the change of these views for the range from each one's frontier to head + pending; add it to `pending`."""
+def maintain(
+    runtime: Runtime,
+    head: Snapshot,
+    pending: Pending,
+    views: Iterable[ViewEntry],
+    beside: Mapping[str, Beside] | None = None,
+) -> list[ViewResult]:
+    """Compute the change of these views for the range from each one's frontier to head + pending; add it to `pending`.
+
+    Some of them, or of what they read, may stand `beside` what is published, computed as of their frontier.
+    """
     todo = {view.name: view for view in views}
     ranges: dict[str, Inputs] = {}
     shared: dict[int, Inputs] = {}
     results: dict[str, ViewResult] = {}
     for view in todo.values():
         try:
-            old = standing(runtime.lake, head, view)
+            old = standing(runtime.lake, head, view, beside or {})
         except Terminal as error:
-            results[view.name] = ViewResult(view.name, "failed", error=str(error))
+            results[view.name] = _failed(view, error)
             continue
         if old.epoch not in shared:
-            shared[old.epoch] = Inputs(runtime.engine, old, head, pending)
+            shared[old.epoch] = Inputs(runtime.engine, old, head, pending, beside)
         ranges[view.name] = shared[old.epoch]
     for level in levels(todo):
-        work = [(view, _waits_for(view, head, results)) for view in level if view.name not in results]
-        ready = [view for view, waits in work if not waits]
-        for view, waits in work:
-            if waits:
-                results[view.name] = ViewResult(view.name, "held", error=f"waits for {waits}, which has failed")
+        work = [(view, _held(view, head, results)) for view in level if view.name not in results]
+        ready = [view for view, held in work if held is None]
+        results.update({view.name: held for view, held in work if held is not None})
         for result in _side_by_side(runtime, ready, ranges, pending):
             results[result.view] = result
     return list(results.values())
@@ -96,13 +105,31 @@ def levels(views: Mapping[str, ViewEntry]) -> list[list[ViewEntry]]:
     ]
 
 
-def _waits_for(view: ViewEntry, head: Snapshot, results: Mapping[str, ViewResult]) -> str | None:
+def is_stage(view: ViewEntry) -> bool:
+    """Say whether an entry is a stage: it has no text of its own."""
+    return not view.sql
+
+
+def _failed(view: ViewEntry, error: RunnelError, milliseconds: float = 0.0) -> ViewResult:
+    return ViewResult(view.name, "failed", 0, milliseconds, str(error), is_stage(view), error)
+
+
+def _held(view: ViewEntry, head: Snapshot, results: Mapping[str, ViewResult]) -> ViewResult | None:
+    """Say why a view cannot be brought up to date now, if what it reads could not be.
+
+    Users do not know the stages below their view: what a stage failed of, the view failed of.
+    """
     for upstream in view.inputs:
-        result = results.get(upstream)
-        if result is not None and not result.advanced:
-            return upstream
-        if result is None and upstream in head.views and head.views[upstream].error:
-            return upstream
+        result, entry = results.get(upstream), head.entries.get(upstream)
+        error = result.error if result is not None else entry.error if entry is not None else None
+        if error is None:
+            continue
+        cause = result.cause if result is not None else None
+        if upstream in head.relations and head.relations[upstream].kind is not Kind.STAGE:
+            waits = f"waits for {upstream}, which has failed"
+            return ViewResult(view.name, "held", error=waits, stage=is_stage(view), cause=cause)
+        strategy = result.strategy if result is not None else "failed"
+        return ViewResult(view.name, strategy, error=error, stage=is_stage(view), cause=cause)
     return None
 
 
@@ -110,56 +137,48 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
     """Run one view's program; its files join `pending` only when all of its steps are done."""
     begun = time.perf_counter()
     program = runtime.program(view)
-    mine = Pending()
     try:
         changed = frozenset(name for name in program.inputs if inputs.delta_rows(name))
         if not changed:
-            return ViewResult(view.name, "skipped")
-        rows = _run_steps(runtime, program, _Overlay(inputs, mine), changed, mine)
+            return ViewResult(view.name, "skipped", stage=is_stage(view))
+        files = _run_steps(runtime, program, inputs, changed)
         reach("epoch:view-computed")
     except Unreachable:
-        runtime.lake.discard(mine.all())
         raise
     except RunnelError as error:
-        runtime.lake.discard(mine.all())
-        return ViewResult(view.name, "failed", milliseconds=_since(begun), error=str(error))
-    for relation, files in mine.files.items():
-        pending.add(relation, files)
+        return _failed(view, error, _since(begun))
+    pending.add(view.name, files)
     strategy = "incremental" if program.incremental else "full"
-    return ViewResult(view.name, strategy, rows, _since(begun))
+    return ViewResult(view.name, strategy, sum(file.rows for file in files), _since(begun), stage=is_stage(view))
 
 
-class _Overlay:
-    """Inputs of one view: what all share, plus what this view's own steps have made so far."""
+def _run_steps(runtime: Runtime, program: Program, inputs: Inputs, changed: frozenset[str]) -> list[NewFile]:
+    """Run a program's steps and give the files of its relation's change.
 
-    def __init__(self, shared: Inputs, mine: Pending) -> None:
-        self.shared = shared
-        self._own = shared.beside(mine)
-
-    def roles(self, reads: Iterable[tuple[str, Role]], own: frozenset[str]) -> dict[str, Input]:
-        reads = list(reads)
-        outside = self.shared.roles([read for read in reads if read[0] not in own])
-        return {**outside, **self._own.roles([read for read in reads if read[0] in own], own)}
-
-    def delta_rows(self, relation: str, own: frozenset[str]) -> int:
-        return self._own.delta_rows(relation, own)
-
-
-def _run_steps(runtime: Runtime, program: Program, inputs: _Overlay, changed: frozenset[str], mine: Pending) -> int:
+    What an earlier step finds out stays in memory. One that finds nothing has not changed: the terms that read it, and the
+    old rows those terms need, are left out.
+    """
     own = frozenset(step.target.name for step in program.steps)
-    rows = 0
-    for number, step in enumerate(program.steps, 1):
+    large = sum(inputs.delta_rows(name) for name in changed) > runtime.large
+    mine = inputs.for_own()
+    for step in program.steps[:-1]:
         sql, reads = change_sql(step, program.strategy, changed)
-        rows = 0
         if sql is None:
             continue
-        size = sum(inputs.shared.delta_rows(name) for name in changed if name not in own)
-        files = materialise(runtime, step.target, sql, inputs.roles(reads, own), large=size > runtime.large)
-        mine.add(step.target.name, files)
-        rows = sum(file.rows for file in files)
-        if rows and number < len(program.steps) and inputs.delta_rows(step.target.name, own):
-            changed = changed | {step.target.name}
-    return rows
+        found = runtime.engine.rows(sql, _roles(inputs, mine, reads, own), signed(step.target.columns))
+        mine.pass_on(step.target, found)
+        changed = changed | {step.target.name} if found.num_rows else changed
+    step = program.steps[-1]
+    sql, reads = change_sql(step, program.strategy, changed)
+    if sql is None:
+        return []
+    return materialise(runtime, step.target, sql, _roles(inputs, mine, reads, own), large=large)
+
+
+def _roles(shared: Inputs, mine: Inputs, reads: Iterable[tuple[str, Role]], own: frozenset[str]) -> dict[str, Input]:
+    reads = list(reads)
+    outside = shared.roles([read for read in reads if read[0] not in own])
+    return {**outside, **mine.roles([read for read in reads if read[0] in own], own)}
 
 
 def change_sql(
@@ -197,20 +216,33 @@ def materialise(
     return [lake.write(target, table)] if table.num_rows else []
 
 
-def hydrate(runtime: Runtime, head: Snapshot, program: Program) -> Pending:
-    """Compute a new view's contents and those of its stages from scratch, as of `head`."""
-    pending = Pending()
-    targets = [step.target for step in program.steps]
-    inputs = Inputs(runtime.engine, head, head, pending, targets)
-    size = sum(stored(head.relations[name], head.files(name)).rows for name in program.inputs)
-    for step in program.steps:
-        own = frozenset(target.name for target in targets)
-        roles = inputs.roles(step.initial_reads, own)
-        pending.add(
-            step.target.name, materialise(runtime, step.target, step.initial, roles, large=size > runtime.large)
-        )
+def hydrate(
+    runtime: Runtime, head: Snapshot, programs: Sequence[Program], given: Mapping[str, Beside] | None = None
+) -> dict[str, Beside]:
+    """Compute relations from scratch as of `head`, each after those it reads, beside what is published.
+
+    `given` stands beside it already; what is computed is added to it.
+    """
+    beside = dict(given or {})
+    made: list[NewFile] = []
+    try:
+        for program in programs:
+            step = program.steps[-1]
+            inputs = Inputs(runtime.engine, head, head, Pending(), beside)
+            roles = inputs.roles(step.initial_reads)
+            size = sum(_stored_rows(head, beside, name) for name in program.inputs)
+            files = materialise(runtime, step.target, step.initial, roles, large=size > runtime.large)
+            made += files
+            beside[program.view] = Beside(step.target, tuple(files))
+    except BaseException:
+        runtime.lake.discard(made)
+        raise
     reach("view:hydrated")
-    return pending
+    return beside
+
+
+def _stored_rows(head: Snapshot, beside: Mapping[str, Beside], name: str) -> int:
+    return sum(file.rows for file in (beside[name].files if name in beside else head.files(name)))
 
 
 def _since(begun: float) -> float:

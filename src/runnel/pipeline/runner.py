@@ -17,6 +17,7 @@ from runnel.config import parse_duration
 from runnel.errors import Conflict, Terminal, Transient
 from runnel.pipeline.definitions import create_table
 from runnel.pipeline.epoch import run_epoch
+from runnel.pipeline.step import with_stages
 from runnel.pipeline.upkeep import after_epoch
 
 if TYPE_CHECKING:
@@ -109,7 +110,8 @@ class Runner:
         return result
 
     def _due(self, head: Snapshot) -> list[ViewEntry]:
-        return [view for view in head.views.values() if self._is_due(view) and not self._in_vain(view, head)]
+        due = with_stages(head, [view for view in head.views.values() if self._is_due(view)])
+        return [entry for entry in due if not self._in_vain(entry, head)]
 
     def _in_vain(self, view: ViewEntry, head: Snapshot) -> bool:
         """Say whether a view failed on this very state already; it is tried again when something has changed."""

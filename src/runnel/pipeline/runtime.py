@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import program_from_json
@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from runnel.engine.base import Engine
     from runnel.lake.entries import ViewEntry
     from runnel.lake.lake import Lake
+    from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Program
 
 LARGE = 500_000
@@ -36,3 +37,8 @@ class Runtime:
         if view.program not in self.programs:
             self.programs[view.program] = program_from_json(view.program)
         return self.programs[view.program]
+
+    def whole_program(self, head: Snapshot, view: ViewEntry) -> Program:
+        """Give a view's program with the programs of all stages below it."""
+        stages = tuple(self.program(head.entries[name]) for name in view.stages)
+        return replace(self.program(view), stages=stages)

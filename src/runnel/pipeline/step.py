@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.engine.inputs import Pending
 from runnel.errors import Conflict
@@ -33,6 +33,13 @@ if TYPE_CHECKING:
 
 TURN = "writer"
 TURN_SECONDS = 30.0
+
+
+T = TypeVar("T")
+
+
+class Overtaken(Conflict):
+    """While something was computed beside the state, what it reads was replaced or forgotten: it must be planned anew."""
 
 
 @dataclass
@@ -55,8 +62,16 @@ class Taken:
 
 
 def immediate(head: Snapshot) -> list[ViewEntry]:
-    """Choose the views that follow every epoch."""
-    return [view for view in head.views.values() if view.properties.get("refresh", "immediate") == "immediate"]
+    """Choose the views that follow every epoch, and the stages below them."""
+    return with_stages(
+        head, [v for v in head.views.values() if v.properties.get("refresh", "immediate") == "immediate"]
+    )
+
+
+def with_stages(head: Snapshot, views: Iterable[ViewEntry]) -> list[ViewEntry]:
+    """Give these views and all stages below them: a stage follows the most eager of its readers."""
+    wanted = {name for view in views for name in (view.name, *view.stages)}
+    return [entry for name, entry in head.entries.items() if name in wanted]
 
 
 def take(
@@ -65,16 +80,23 @@ def take(
     choose: Callable[[Snapshot], Iterable[ViewEntry]] = immediate,
 ) -> Taken:
     """Build a change on the newest epoch, maintain the chosen views and publish all of it; on a lost race, again."""
+    return in_turn(runtime, lambda: _attempt(runtime, build, choose))
+
+
+def in_turn(runtime: Runtime, attempt: Callable[[], T]) -> T:
+    """Try until no race is lost, a bounded number of times; after the first loss, with a turn of its own."""
     owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}:{uuid.uuid4().hex[:6]}"
     held = False
     try:
-        for attempt in range(runtime.attempts):
+        for number in range(runtime.attempts):
             if not held:
                 _wait_turn(runtime, owner)
             try:
-                return _attempt(runtime, build, choose)
+                return attempt()
+            except Overtaken:
+                raise
             except Conflict:
-                if attempt + 1 == runtime.attempts:
+                if number + 1 == runtime.attempts:
                     raise
                 held = held or _take_turn(runtime, owner)
     finally:
@@ -122,26 +144,27 @@ def _commit(
 ) -> Commit:
     commit = Commit(base=head.epoch)
     commit.add = pending.all()
-    commit.frontiers = {result.view: None for result in results if result.advanced}
-    commit.errors = {result.view: result.error for result in results if result.error != head.views[result.view].error}
+    note_results(commit, head, results)
     commit.positions = {
         name: position for name, position in change.positions.items() if head.positions.get(name) != position
     }
-    commit.record = {
-        "rows_in": rows_in,
-        "transactions": change.transactions,
-        "ms": phases,
-        "views": {
-            result.view: {
-                "strategy": result.strategy,
-                "rows": result.rows,
-                "ms": result.milliseconds,
-                **({"error": result.error} if result.error else {}),
-            }
-            for result in results
-        },
-    }
+    commit.record |= {"rows_in": rows_in, "transactions": change.transactions, "ms": phases}
     return commit
+
+
+def note_results(commit: Commit, head: Snapshot, results: Iterable[ViewResult]) -> None:
+    """Put into a commit how far each view and stage has come, its error, and what was done for it."""
+    views: dict[str, Any] = {}
+    stages: dict[str, Any] = {}
+    for result in results:
+        if result.advanced:
+            commit.frontiers[result.view] = None
+        entry = head.entries.get(result.view)
+        if entry is not None and result.error != entry.error:
+            commit.errors[result.view] = result.error
+        did = {"strategy": result.strategy, "rows": result.rows, "ms": result.milliseconds}
+        (stages if result.stage else views)[result.view] = did | ({"error": result.error} if result.error else {})
+    commit.record |= {"views": views} | ({"stages": stages} if stages else {})
 
 
 def _worth_publishing(commit: Commit, results: list[ViewResult]) -> bool:

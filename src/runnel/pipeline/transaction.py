@@ -48,7 +48,7 @@ class Drafts:
 
     def run_sql(self, text: str) -> None:
         """Run INSERT, UPDATE and DELETE statements one after the other; each sees the ones before it."""
-        for dml in compile_dml(text, self.head.relations, self.runtime.engine.analyse):
+        for dml in compile_dml(text, self.head.shown, self.runtime.engine.analyse):
             draft = self.of(dml.table)
             if dml.literal_rows is not None:
                 draft.insert(to_table(draft.relation, list(dml.literal_rows)))

@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from runnel.model.relation import Kind
 from runnel.pipeline.definitions import find_view
 
 if TYPE_CHECKING:
+    from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Program, Step
     from runnel.pipeline.runtime import Runtime
@@ -15,12 +17,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Explanation:
-    """A view's program beside what it costs; `str()` of it is what the command line prints."""
+    """A view's program beside what it costs; `str()` of it is what the command line prints.
+
+    `shared` has for each stage below the view the other views that read it.
+    """
 
     view: str
     program: Program
     sizes: dict[str, tuple[int, int]]
     costs: tuple[dict[str, Any], ...]
+    shared: dict[str, tuple[str, ...]]
 
     @property
     def incremental(self) -> bool:
@@ -43,20 +49,47 @@ class Explanation:
                 {"operator": o.name, "strategy": o.strategy.value, "reason": o.reason, "code": o.code}
                 for o in self.program.operators
             ],
-            "steps": [_step_dict(step, self.program) for step in self.program.steps],
+            "stages": [self._stage_dict(stage) for stage in self.program.stages],
+            "steps": [_step_dict(step, part) for part in self._parts() for step in part.steps],
             "sizes": {name: {"rows": rows, "bytes": size} for name, (rows, size) in self.sizes.items()},
             "last_epochs": list(self.costs),
         }
+
+    def _parts(self) -> tuple[Program, ...]:
+        return (*self.program.stages, self.program)
+
+    def _stage_dict(self, stage: Program) -> dict[str, Any]:
+        rows, size = self.sizes[stage.view]
+        return {
+            "stage": stage.view,
+            "strategy": stage.strategy.value,
+            "reason": stage.operators[0].reason if stage.operators else "",
+            "inputs": list(stage.inputs),
+            "rows": rows,
+            "bytes": size,
+            "shared_with": list(self.shared[stage.view]),
+        }
+
+    def _stage_line(self, stage: Program) -> str:
+        rows, size = self.sizes[stage.view]
+        others = self.shared[stage.view]
+        also = f"; also read by {', '.join(others)}" if others else ""
+        return f"  {stage.view}: {stage.strategy.value}, {rows} stored rows, {size} bytes{also}"
 
     def __str__(self) -> str:
         lines = [f"{self.view}: {self.program.strategy.value}" + ("" if self.incremental else " (recomputed)"), ""]
         for o in self.program.operators:
             why = f"  {o.reason}" if o.reason else ""
             lines.append(f"  {o.name}: {o.strategy.value}{why}" + (f" [{o.code}]" if o.code else ""))
+        if self.program.stages:
+            lines += ["", "stages", *(self._stage_line(stage) for stage in self.program.stages)]
         lines += ["", "reads"]
-        lines += [f"  {name}: {rows} stored rows, {size} bytes" for name, (rows, size) in self.sizes.items()]
-        for step in self.program.steps:
-            lines += ["", f"-- change of {step.target.name}", change_text(step, self.program)]
+        stages = {stage.view for stage in self.program.stages}
+        shown = {name: size for name, size in self.sizes.items() if name not in stages}
+        lines += [f"  {name}: {rows} stored rows, {size} bytes" for name, (rows, size) in shown.items()]
+        for part in self._parts():
+            for step in part.steps:
+                lines += ["", f"-- change of {step.target.name}", change_text(step, part)]
         if self.costs:
             lines += ["", "last epochs"]
             lines += [f"  {c['epoch']}: {c['strategy']}, {c['rows']} rows, {c['ms']:.0f} ms" for c in self.costs]
@@ -72,7 +105,8 @@ def change_text(step: Step, program: Program) -> str:
 def _step_dict(step: Step, program: Program) -> dict[str, Any]:
     return {
         "target": step.target.name,
-        "stage": step is not program.steps[-1],
+        "stage": step.target.kind is Kind.STAGE,
+        "stored": step.stored,
         "form": "sums" if step.target.final else "rows",
         "sql": change_text(step, program),
     }
@@ -82,9 +116,18 @@ def explain(runtime: Runtime, name: str) -> Explanation:
     """Collect a view's explanation from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
     view = find_view(head, name)
-    program = runtime.program(view)
-    names = [*program.inputs, *(step.target.name for step in program.steps)]
-    return Explanation(view.name, program, {n: _size(head, n) for n in names}, tuple(_costs(runtime, view.name)))
+    program = runtime.whole_program(head, view)
+    parts = (*program.stages, program)
+    names = dict.fromkeys(name for part in parts for name in (*part.inputs, part.view))
+    shared = {s.view: _others(head, view, s.view) for s in program.stages}
+    return Explanation(
+        view.name, program, {n: _size(head, n) for n in names}, tuple(_costs(runtime, view.name)), shared
+    )
+
+
+def _others(head: Snapshot, view: ViewEntry, stage: str) -> tuple[str, ...]:
+    """Give the other views that read a stage."""
+    return tuple(other.name for other in head.views.values() if stage in other.stages and other.name != view.name)
 
 
 def _size(head: Snapshot, name: str) -> tuple[int, int]:
@@ -95,7 +138,7 @@ def _size(head: Snapshot, name: str) -> tuple[int, int]:
 def _costs(runtime: Runtime, view: str, last: int = 5) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for record in runtime.lake.epochs(50):
-        if record.get("defined") == view:
+        if view in record.get("defined", ()):
             found = []
         elif record.get("views", {}).get(view, {}).get("strategy", "skipped") != "skipped":
             found.append({"epoch": record["epoch"], "ms": 0.0, **record["views"][view]})

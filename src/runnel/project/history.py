@@ -39,11 +39,11 @@ def history(
 
 
 def _changed(runtime: Runtime, name: str, epoch: int) -> list[dict[str, Any]]:
-    """Give the signed rows of one epoch; none where it, or the one before it, is no longer kept."""
+    """Give the signed rows of one epoch; none where it, or the one before it, is no longer kept or had other columns."""
     try:
         rows: list[dict[str, Any]] = query.changes(runtime.lake, runtime.engine, name, epoch - 1, epoch).to_pylist()
     except Terminal as error:
-        if error.code != "RUNNEL-EPOCH-EXPIRED":
+        if error.code not in ("RUNNEL-EPOCH-EXPIRED", "RUNNEL-CHANGES-REPLACED"):
             raise
         return []
     return rows

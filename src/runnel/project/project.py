@@ -10,16 +10,20 @@ import shutil
 import tempfile
 import threading
 import time
-from dataclasses import replace
+from dataclasses import replace as replaced
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel import config, query
+from runnel.compiler.alter import is_alter, parse_alter
 from runnel.connectors import open_source
 from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError
 from runnel.lake.lake import Lake
 from runnel.model.ddl import parse_columns
 from runnel.pipeline import definitions, upkeep
+from runnel.pipeline.alter import alter_table
+from runnel.pipeline.reshape import altered
 from runnel.pipeline.runner import Runner, check_source_tables
 from runnel.pipeline.runtime import Runtime
 from runnel.pipeline.transaction import Transaction
@@ -68,11 +72,37 @@ class Project:
         definitions.create_table(self.runtime, name, parsed, tuple(key if key is not None else declared))
         return self.table(name)
 
-    def create_view(self, name: str, sql: str, refresh: str = "immediate", mode: str = "auto") -> RelationHandle:
-        """Define a view by a SELECT; it is computed now and follows from here on."""
+    def create_view(
+        self, name: str, sql: str, refresh: str = "immediate", mode: str = "auto", *, replace: bool = False
+    ) -> RelationHandle:
+        """Define a view by a SELECT; it is computed now and follows from here on.
+
+        `replace` swaps a view of that name, and those that read it, for the new one in one step.
+        """
         _need_text("the view's SQL", sql)
-        definitions.create_view(self.runtime, name, sql, {"refresh": refresh, "mode": mode})
+        definitions.create_view(self.runtime, name, sql, {"refresh": refresh, "mode": mode}, replace=replace)
+        self._poll()
         return self.view(name)
+
+    def alter_table(self, statement: str) -> list[str]:
+        """Run `ALTER TABLE t ADD COLUMN c TYPE | DROP COLUMN c | RENAME COLUMN a TO b | ALTER COLUMN c TYPE wider`.
+
+        Views that do not read the column go on untouched; of those that do, say which were made anew.
+        """
+        _need_text("the statement", statement)
+        said: list[str] = []
+        for change in parse_alter(statement):
+            self._refuse_source_table(change.table)
+            said += alter_table(self.runtime, change.table, partial(altered, change=change))
+        self._poll()
+        return said
+
+    def _refuse_source_table(self, name: str) -> None:
+        source = name.partition(".")[0] if "." in name else None
+        if source in {s.name for s in self.config.sources if s.type != "managed"}:
+            raise Terminal(
+                "RUNNEL-ALTER-SOURCE", f"{name} is what its source says", hint=f"change the table in {source} itself"
+            )
 
     def drop_view(self, name: str) -> None:
         """Forget a view and what is stored of it."""
@@ -90,8 +120,11 @@ class Project:
         return Transaction(self.runtime, self._after)
 
     def sql(self, text: str) -> int:
-        """Run INSERT, UPDATE and DELETE statements as one transaction and give its epoch."""
+        """Run INSERT, UPDATE and DELETE statements as one transaction, or ALTER TABLE statements, and give the epoch."""
         _need_text("the SQL", text)
+        if is_alter(text):
+            self.alter_table(text)
+            return self.runtime.lake.head()
         with self.transaction() as tx:
             tx.sql(text)
         return tx.epoch or 0
@@ -207,7 +240,7 @@ class Project:
     def compact(self) -> Upkept:
         """Fold every relation into one sorted run and forget what is older than the kept epochs."""
         done = upkeep.compact(self.runtime, self.runtime.lake.snapshot(), all_files=True)
-        return replace(done, expired=upkeep.expire(self.runtime))
+        return replaced(done, expired=upkeep.expire(self.runtime))
 
     # -- the job
 

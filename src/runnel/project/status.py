@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from runnel.engine.inputs import follows
 from runnel.errors import RunnelError
 from runnel.model.relation import Kind
 from runnel.pipeline.epoch import error_note
@@ -116,7 +117,7 @@ def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewS
 
 def _has_changes(head: Snapshot, view: ViewEntry) -> bool:
     try:
-        return any(head.changes(name, view.frontier) for name in view.inputs)
+        return any(head.changes(name, view.frontier) for name in follows(head, view))
     except RunnelError:  # changes that are no longer kept were there
         return True
 
@@ -130,7 +131,8 @@ def _last_strategies(runtime: Runtime) -> dict[str, str]:
     """Say for each view what its last epoch did: strategy, rows and milliseconds."""
     last: dict[str, str] = {}
     for record in runtime.lake.epochs(50):
-        last.pop(record.get("defined", ""), None)  # what a view of that name did before is another view's doing
+        for view in record.get("defined", ()):
+            last.pop(view, None)  # what a view of that name did before is another view's doing
         for view, did in record.get("views", {}).items():
             if did["strategy"] != "skipped" or view not in last:
                 last[view] = f"{did['strategy']}, {did['rows']} rows, {did.get('ms', 0):.0f} ms"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runnel import query
+from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     import pyarrow as pa
 
+    from runnel.lake.snapshot import Snapshot
     from runnel.pipeline.runtime import Runtime
 
 
@@ -30,17 +32,32 @@ class Subscription:
             runtime.lake.deliver(self._cursor, name, self.epoch)
 
     def poll(self) -> int:
-        """Call back for every epoch since the last call that changed the view; give how many there were."""
-        calls = 0
+        """Call back for every epoch since the last call that changed the view; give how many there were.
+
+        Across a view that was made anew there is one call, with what its rows changed by in all.
+        """
         head = self._runtime.lake.snapshot()
-        for epoch in sorted({file.begin for file in head.changes(self.name, self.epoch)}):
-            changed = query.changes(self._runtime.lake, self._runtime.engine, self.name, epoch - 1, epoch)
-            if changed.num_rows:
-                self._callback(changed, epoch)
-                calls += 1
-            self._move(epoch)
+        if self._made_anew(head):
+            calls = self._tell(self.epoch, head.epoch)
+        else:
+            epochs = sorted({file.begin for file in head.changes(self.name, self.epoch)})
+            calls = sum(self._tell(epoch - 1, epoch) for epoch in epochs)
         self.epoch = head.epoch
         return calls
+
+    def _made_anew(self, head: Snapshot) -> bool:
+        try:
+            then = self._runtime.lake.snapshot(self.epoch)
+        except Terminal:  # an epoch that is no longer kept: its changes may be all the same
+            return False
+        return then.definitions.ids.get(self.name) not in (None, head.table_id(self.name))
+
+    def _tell(self, since: int, until: int) -> int:
+        changed = query.changes(self._runtime.lake, self._runtime.engine, self.name, since, until)
+        if changed.num_rows:
+            self._callback(changed, until)
+        self._move(until)
+        return int(changed.num_rows > 0)
 
     def _move(self, epoch: int) -> None:
         self.epoch = epoch

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.compiler import TableStatement, ViewStatement, parse_statements
 from runnel.errors import Problems, RunnelError, Terminal
+from runnel.model.relation import Kind
 from runnel.pipeline import definitions
+from runnel.pipeline.alter import alter_table
+from runnel.pipeline.plan import Definition, Refused
+from runnel.pipeline.reshape import like
+from runnel.pipeline.update import with_inputs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from runnel.config import Config
-    from runnel.lake.snapshot import Snapshot
+    from runnel.lake.entries import ViewEntry
     from runnel.pipeline.runtime import Runtime
 
 
@@ -59,57 +65,78 @@ def sync(runtime: Runtime, settings: Config, progress: Callable[[str], None] | N
     """Create and replace what the files say; every problem at once, what is fine is kept."""
     tables, views = statements(settings)
     done: list[str] = []
-    problems: list[RunnelError] = []
 
     def say(text: str) -> None:
         done.append(text)
         if progress:
             progress(text)
 
-    for table in tables:
-        before = table.name in runtime.lake.snapshot().relations
-        try:
-            definitions.create_table(runtime, table.name, table.columns, table.key)
-        except RunnelError as error:
-            error.place = error.place or table.place
-            problems.append(error)
-            continue
-        if not before:
-            say(f"table {table.name} created")
-    _drop_changed(runtime, views, say)
-    problems.extend(_create_views(runtime, views, say))
+    problems = _tables(runtime, tables, say)
+    while True:
+        before = len(done)
+        wrong = _replace_changed(runtime, views, say)
+        wrong += _create_views(runtime, views, say)
+        # A changed view may read one that was new: what failed is tried again as long as something else is made.
+        if not wrong or len(done) == before:
+            break
+    problems += wrong
     if problems:
         raise Problems(problems)
     return done
 
 
-def _drop_changed(runtime: Runtime, views: list[ViewStatement], say: Callable[[str], None]) -> None:
-    """Drop views whose text or options changed, and those that read them; they are made anew right after."""
+def _tables(runtime: Runtime, tables: list[TableStatement], say: Callable[[str], None]) -> list[RunnelError]:
+    """Create tables that are new, and change the columns of those whose text has changed."""
+    problems: list[RunnelError] = []
+    for table in tables:
+        try:
+            there = runtime.lake.snapshot().relations.get(table.name)
+            if there is None or there.kind is not Kind.TABLE:
+                definitions.create_table(runtime, table.name, table.columns, table.key)
+                say(f"table {table.name} created")
+            elif (there.columns, there.key) != (table.columns, table.key):
+                for text in alter_table(runtime, table.name, partial(like, columns=table.columns, key=table.key)):
+                    say(text)
+        except RunnelError as error:
+            error.place = error.place or table.place
+            problems.append(error)
+    return problems
+
+
+def _replace_changed(runtime: Runtime, views: list[ViewStatement], say: Callable[[str], None]) -> list[RunnelError]:
+    """Swap views whose text or options changed, all in one step; one that cannot be is left as it is, and said."""
+    there = runtime.lake.snapshot().views
+    wanted = {v.name: v for v in views if v.name in there and not _same(there[v.name], v)}
+    problems: list[RunnelError] = []
+    while wanted:
+        said = [Definition(v.name, v.sql, dict(v.properties), v.place) for v in wanted.values()]
+        try:
+            plan = definitions.replace_views(runtime, said)
+        except RunnelError as error:
+            refused = _to_blame(runtime, error, wanted)
+            problems.append(error)
+            wanted = {name: view for name, view in wanted.items() if name not in refused}
+            continue
+        for name in plan.programs:
+            if name in plan.made:
+                say(f"view {name} made anew ({plan.programs[name].strategy.value})")
+            elif name in plan.entries:
+                say(f"view {name}: text or options changed, nothing to compute")
+        break
+    return problems
+
+
+def _same(entry: ViewEntry, statement: ViewStatement) -> bool:
+    return entry.sql == statement.sql and entry.properties == dict(statement.properties)
+
+
+def _to_blame(runtime: Runtime, error: RunnelError, wanted: Mapping[str, ViewStatement]) -> set[str]:
+    """Find the changed views that an error is about: the one it names, or those below the reader it names, or all."""
+    if not isinstance(error, Refused):
+        return set(wanted)
     head = runtime.lake.snapshot()
-    wanted = {view.name: view for view in views}
-    doomed = {n for n, entry in head.views.items() if n in wanted and not _same(entry.sql, entry.properties, wanted[n])}
-    grown = True
-    while grown:
-        more = {n for n, e in head.views.items() if n not in doomed and n in wanted and doomed & set(e.inputs)}
-        doomed |= more
-        grown = bool(more)
-    for name in _readers_first(head, doomed):
-        definitions.drop_view(runtime, name)
-        say(f"view {name} dropped, to be made anew")
-
-
-def _same(sql: str, properties: object, statement: ViewStatement) -> bool:
-    return sql == statement.sql and properties == dict(statement.properties)
-
-
-def _readers_first(head: Snapshot, names: set[str]) -> list[str]:
-    order: list[str] = []
-    left = set(names)
-    while left:
-        free = {n for n in left if not any(n in head.views[o].inputs for o in left if o != n)}
-        order.extend(sorted(free))
-        left -= free
-    return order
+    below = with_inputs(head, [error.view]) & wanted.keys()
+    return {error.view} & wanted.keys() or below or set(wanted)
 
 
 def _create_views(runtime: Runtime, views: list[ViewStatement], say: Callable[[str], None]) -> list[RunnelError]:

@@ -12,7 +12,7 @@ from runnel.errors import Terminal, nearest
 from runnel.lake.compaction import fold
 from runnel.model.program import name as role_name
 from runnel.model.program import quote
-from runnel.model.relation import WEIGHT, Kind, Relation
+from runnel.model.relation import WEIGHT, Relation
 
 if TYPE_CHECKING:
     from runnel.engine.base import Engine, Input
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 def find(snapshot: Snapshot, name: str) -> Relation:
     """Find a table or view without regard to case; `orders` stands for `shop.orders` where that is unambiguous."""
-    shown = [r for r in snapshot.relations.values() if r.kind is not Kind.STAGE]
+    shown = list(snapshot.shown.values())
     exact = [r for r in shown if r.name.lower() == name.lower()]
     short = [r for r in shown if r.name.lower().rpartition(".")[2] == name.lower()]
     if exact or len(short) == 1:
@@ -56,8 +56,7 @@ def rows(engine: Engine, snapshot: Snapshot, relation: Relation) -> pa.Table:
 
 def bound(engine: Engine, snapshot: Snapshot, sql: str) -> tuple[str, dict[str, Input]]:
     """Give any SQL with its table names bound to rows at an epoch, and the inputs."""
-    visible = {name: r for name, r in snapshot.relations.items() if r.kind is not Kind.STAGE}
-    text, reads = bind(sql, visible)
+    text, reads = bind(sql, snapshot.shown)
     return text, Inputs(engine, snapshot, snapshot, Pending()).roles([(name, "rows") for name in sorted(reads)])
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
-from runnel.compiler import bind
-from runnel.engine.inputs import Inputs, Pending, standing
+from runnel.compiler import bind, program_from_json
+from runnel.engine.base import Derived
+from runnel.engine.inputs import Inputs, Pending, shows
 from runnel.errors import Terminal
 from runnel.model import types
 from runnel.model.program import name as role_name
 from runnel.model.program import quote
-from runnel.model.relation import WEIGHT, Kind
+from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -79,7 +80,7 @@ def verify(lake: Lake, engine: Engine, view: ViewEntry, *, sample: int | None = 
         raise Terminal("RUNNEL-VIEW-UNKNOWN", f"there is no view {view.name!r}", hint="it has been dropped meanwhile")
     # A writer may have moved it on since the caller looked: frontier and rows must be of one snapshot.
     view = head.views[view.name]
-    then = standing(lake, head, view)
+    then = shows(lake, head, view)
     relation = head.relations[view.name]
     expected, inputs = _expected(engine, then, view)
     inputs.update(Inputs(engine, head, head, Pending()).roles([(view.name, "rows")]))
@@ -93,9 +94,16 @@ def verify(lake: Lake, engine: Engine, view: ViewEntry, *, sample: int | None = 
 
 
 def _expected(engine: Engine, then: Snapshot, view: ViewEntry) -> tuple[str, dict[str, Input]]:
-    visible = {name: r for name, r in then.relations.items() if r.kind is not Kind.STAGE}
-    text, reads = bind(view.sql, visible)
-    return text, Inputs(engine, then, then, Pending()).roles([(name, "rows") for name in sorted(reads)])
+    """Bind the user's text to the rows as of then, each table with the columns the text meant when it was compiled."""
+    text, reads = bind(program_from_json(view.program).definite or view.sql, then.shown)
+    inputs = Inputs(engine, then, then, Pending()).roles([(name, "rows") for name in sorted(reads)])
+    for name in reads & view.seen.keys():
+        key, columns = f"{name}__rows", then.relations[name].columns
+        seen = ", ".join(quote(c.name) for c in columns if c.name in view.seen[name])
+        whole = inputs[key]
+        if isinstance(whole, Derived) and any(c.name not in view.seen[name] for c in columns):
+            inputs[key] = Derived(f"SELECT {seen} FROM (\n{whole.sql}\n) AS whole", whole.reads)
+    return text, inputs
 
 
 def _differences(

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler.plan import Input, Node, Projection, Spj, UnionAll, substitute
@@ -28,9 +29,11 @@ def _merge(node: Spj) -> Spj:
     inputs: list[Input] = []
     where: list[exp.Expr] = []
     values: dict[tuple[str, str], exp.Expr] = {}
+    sign = node.sign
     for item in node.inputs:
         inner = merge_derived(item.node)
-        if isinstance(inner, Spj):
+        if isinstance(inner, Spj) and not inner.generators:
+            sign *= inner.sign
             inputs += inner.inputs
             where += inner.where
             values.update({(item.alias, p.name): p.expr for p in inner.projections})
@@ -40,4 +43,6 @@ def _merge(node: Spj) -> Spj:
         tuple(inputs),
         (*where, *(substitute(condition, values) for condition in node.where)),
         tuple(Projection(p.name, substitute(p.expr, values)) for p in node.projections),
+        sign,
+        tuple(replace(g, call=substitute(g.call, values)) for g in node.generators),
     )

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler.plan import Input, Node, Projection, Scan, Spj, UnionAll, aliases, column, substitute
@@ -30,14 +31,15 @@ def _push(node: Spj) -> Spj:
         return node
     own: list[exp.Expr] = []
     pushed: dict[str, list[exp.Expr]] = {}
+    known = {i.alias for i in node.inputs}
     for condition in node.where:
         used = aliases(condition)
-        if len(used) == 1:
+        if len(used) == 1 and used <= known:
             pushed.setdefault(next(iter(used)), []).append(condition)
         else:
             own.append(condition)
     inputs = [Input(i.alias, push_filters(_filtered(i, pushed.get(i.alias, [])))) for i in node.inputs]
-    return Spj(tuple(inputs), tuple(own), node.projections)
+    return replace(node, inputs=tuple(inputs), where=tuple(own))
 
 
 def _filtered(item: Input, conditions: list[exp.Expr]) -> Node:
@@ -49,6 +51,6 @@ def _filtered(item: Input, conditions: list[exp.Expr]) -> Node:
             return Spj((item,), tuple(conditions), kept)
         case UnionAll(branches):
             return UnionAll(tuple(_filtered(Input(item.alias, branch), conditions) for branch in branches))
-        case Spj(inputs, where, projections):
+        case Spj(_, where, projections):
             values = {(item.alias, p.name): p.expr for p in projections}
-            return Spj(inputs, (*where, *(substitute(c, values) for c in conditions)), projections)
+            return replace(item.node, where=(*where, *(substitute(c, values) for c in conditions)))

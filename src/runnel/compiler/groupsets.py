@@ -1,0 +1,145 @@
+"""GROUPING SETS, ROLLUP and CUBE: a union of one grouping per set, with NULLs for what a set does not group by."""
+
+from __future__ import annotations
+
+from itertools import combinations, product
+from typing import TYPE_CHECKING
+
+from sqlglot import exp
+
+from runnel.compiler.aggregates import kept
+from runnel.compiler.grouping import Grouping, key, ordinal, value
+from runnel.compiler.plan import Projection, Spj
+from runnel.compiler.spark import DIALECT
+from runnel.compiler.support import NotLinear
+
+if TYPE_CHECKING:
+    from runnel.compiler.joins import From
+    from runnel.compiler.lower import Lowering, Output
+    from runnel.compiler.plan import Node
+
+Sets = list[list[exp.Expr]]
+
+
+def grouping_sets(context: Lowering, group: exp.Group | None, frame: From, outputs: list[Output]) -> Sets | None:
+    """Give the sets a GROUP BY names, as expressions over the plan; None where it is a plain one."""
+    if group is None:
+        return None
+    special = [k for k in ("cube", "rollup", "grouping_sets") if group.args.get(k)]
+    forms = (exp.Cube, exp.Rollup, exp.GroupingSets)
+    if not special and not any(isinstance(e, forms) for e in group.expressions):
+        return None
+
+    def resolve(item: exp.Expr) -> exp.Expr:
+        bare = item.unnest()
+        return (ordinal(bare, outputs, frame.scope) or context.resolve(bare, frame.scope, frame)).unnest()
+
+    plain = [e for e in group.expressions if not isinstance(e, forms)]
+    parts: list[Sets] = []
+    for node in [*(e for e in group.expressions if isinstance(e, forms)), *_args(group, special)]:
+        if not node.expressions:  # GROUP BY a, b WITH ROLLUP
+            parts.append(_of(node, [[resolve(e)] for e in plain]))
+            plain = []
+            continue
+        parts.append(_of(node, [[resolve(e) for e in _members(item)] for item in node.expressions], node))
+    parts = [[[resolve(e)]] for e in plain] + parts
+    return [[e for part in chosen for e in part] for chosen in product(*parts)]
+
+
+def _args(group: exp.Group, special: list[str]) -> list[exp.Expr]:
+    return [node for name in special for node in group.args[name] if isinstance(node, exp.Expr)]
+
+
+def _members(item: exp.Expr) -> list[exp.Expr]:
+    return item.expressions if isinstance(item, exp.Tuple) else [item]
+
+
+def _of(form: exp.Expr, items: list[list[exp.Expr]], nested: exp.Expr | None = None) -> Sets:
+    if nested is not None and any(isinstance(i, (exp.Cube, exp.Rollup, exp.GroupingSets)) for i in nested.expressions):
+        raise NotLinear("grouping sets", form, "grouping sets inside grouping sets")
+    if isinstance(form, exp.GroupingSets):
+        return items
+    if isinstance(form, exp.Rollup):
+        return [[e for item in items[:n] for e in item] for n in range(len(items), -1, -1)]
+    return [
+        [e for item in chosen for e in item] for n in range(len(items), -1, -1) for chosen in combinations(items, n)
+    ]
+
+
+def replace_grouping(expr: exp.Expr, groups: list[exp.Expr]) -> exp.Expr:
+    """Put calls that say which set a row belongs to in a form that passes for a constant until the sets are known."""
+
+    def change(node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Grouping):
+            return _bits(node, node.expressions, groups, "tinyint")
+        if isinstance(node, exp.GroupingId):
+            return _bits(node, node.expressions or groups, groups, "bigint")
+        return node
+
+    return expr.copy().transform(change)
+
+
+def _bits(node: exp.Expr, of: list[exp.Expr], groups: list[exp.Expr], type_: str) -> exp.Expr:
+    bare = [e.unnest() for e in of]
+    if any(e not in groups for e in bare):
+        raise NotLinear("grouping sets", node)
+    numbers = [exp.Literal.number(groups.index(e)) for e in bare]
+    return exp.Anonymous(this="#grouping", expressions=[exp.Literal.string(type_), *numbers])
+
+
+def kept_sets(context: Lowering, source: Spj, grouping: Grouping, sets: Sets | None) -> tuple[Node, list[exp.Expr]]:
+    """Keep the groups and aggregates alone, as `_key_i`, `_value_i`; give what stands above them over those names."""
+    above = [*(e for _, e in grouping.outputs), *grouping.having]
+    raw: list[Output] = [(key(i), _named(key(i))) for i in range(len(grouping.groups))]
+    raw += [(value(i), _named(value(i))) for i in range(len(grouping.calls))]
+    if sets is None:
+        return context.as_node(kept(context, source, Grouping(grouping.groups, grouping.calls, tuple(raw)))), above
+    nulls = _nulls(context, source, grouping.groups)
+    node: Node | None = None
+    for number, chosen in enumerate(sets):
+        branch = _branch(context, source, grouping, chosen, number, nulls)
+        node = branch if node is None else context.same_types(node, branch)
+    assert node is not None
+    return node, [_resolved_bits(e) for e in above]
+
+
+def _nulls(context: Lowering, source: Spj, groups: tuple[exp.Expr, ...]) -> list[exp.Expr]:
+    projections = tuple(Projection(key(i), e) for i, e in enumerate(groups))
+    if not projections:
+        return []
+    typed = context.typed(Spj(source.inputs, (), projections, 1, source.generators))
+    return [exp.cast(exp.null(), str(c.type), dialect=DIALECT) for c in typed]
+
+
+def _branch(
+    context: Lowering, source: Spj, grouping: Grouping, chosen: list[exp.Expr], number: int, nulls: list[exp.Expr]
+) -> Node:
+    mine = list(dict.fromkeys(e.unnest() for e in chosen))
+    # Grouped by a constant too, because a set without groups has no row over nothing.
+    marker = exp.cast(exp.Literal.number(1_000_003 + number), "bigint")
+    outputs: list[Output] = []
+    for i, group in enumerate(grouping.groups):
+        expr = _named(key(mine.index(group))) if group in mine else nulls[i].copy()
+        outputs.append((key(i), expr))
+    absent = [exp.Literal.number(0 if g in mine else 1) for g in grouping.groups]
+    outputs += [(f"_absent_{i}", exp.cast(bit, "bigint")) for i, bit in enumerate(absent)]
+    outputs += [(value(i), _named(value(i))) for i in range(len(grouping.calls))]
+    return context.as_node(kept(context, source, Grouping((*mine, marker), grouping.calls, tuple(outputs))))
+
+
+def _resolved_bits(expr: exp.Expr) -> exp.Expr:
+    def change(node: exp.Expr) -> exp.Expr:
+        if not (isinstance(node, exp.Anonymous) and node.this == "#grouping"):
+            return node
+        type_, *numbers = node.expressions
+        total: exp.Expr = exp.Literal.number(0)
+        for number in numbers:
+            doubled = exp.Mul(this=exp.paren(total), expression=exp.Literal.number(2))
+            total = exp.Add(this=doubled, expression=_named(f"_absent_{number.this}"))
+        return exp.cast(exp.paren(total), type_.this, dialect=DIALECT)
+
+    return expr.copy().transform(change)
+
+
+def _named(name: str) -> exp.Column:
+    return exp.column(exp.to_identifier(name, quoted=True))

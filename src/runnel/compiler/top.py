@@ -1,0 +1,149 @@
+"""The first rows of each group, with some to spare, so that a delete of the first one needs no look at the whole group.
+
+Kept are all rows of a group up to some row in the order. What the change brings beyond that row is ignored, unless the group
+is kept whole (`_whole`). A group that falls below the count it must give, and is not whole, is read again: only then is the
+source read at all.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runnel.compiler import differentiate, passes
+from runnel.compiler.emit import quoted
+from runnel.compiler.keyed import key, touched
+from runnel.model import program, types
+from runnel.model.program import Step, Term
+from runnel.model.relation import WEIGHT, Column, Kind, Relation
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runnel.compiler.plan import Node, Top
+    from runnel.model.program import Role
+
+    Typed = Callable[[Node], tuple[Column, ...]]
+
+WHOLE = "_whole"
+SPARE = 48
+_W = quoted(WEIGHT)
+_ALL = quoted(WHOLE)
+
+
+def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step]:
+    """Give the steps that keep the first rows of each group: which groups ran out, and the rows themselves."""
+    source = passes.run(top.source)
+    columns = typed(source)
+    target = Relation(name, Kind.STAGE, (*columns, Column(WHOLE, types.parse("boolean"))))
+    state = differentiate.state(source, "new")
+    terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
+    writer = _Writer(top, name)
+    own: frozenset[tuple[str, Role]] = frozenset({(name, "stored_old")})
+    lost = _lost(f"{name}.lost", top, columns)
+    refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
+    finding = Step(lost, terms, "", frozenset(), writer.ran_out(), own, stored=False)
+    keeping = Step(target, terms, writer.initial(state.sql), state.reads, writer.changed(), own, (refilled,))
+    return finding, keeping
+
+
+def _lost(name: str, top: Top, columns: tuple[Column, ...]) -> Relation:
+    by_name = {c.name: c for c in columns}
+    keys = tuple(Column(key(i), by_name[k].type) for i, k in enumerate(top.keys))
+    return Relation(name, Kind.STAGE, keys or (Column("_any", types.parse("int")),))
+
+
+class _Writer:
+    """Writes the SQL of one kept top."""
+
+    def __init__(self, top: Top, name: str) -> None:
+        self.names = top.source.names
+        self.listed = ", ".join(quoted(n) for n in self.names)
+        self.keys = top.keys
+        self.group = ", ".join(quoted(k) for k in top.keys)
+        self.partition = f"PARTITION BY {self.group} " if top.keys else ""
+        self.order = ", ".join(
+            f"{quoted(o.column)} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
+            for o in top.order
+        )
+        self.count = top.count
+        self.old = program.name(name, "stored_old")
+
+    def initial(self, state: str) -> str:
+        net = self._net(state)
+        return f"SELECT {self.listed}, {_ALL}, {_W}\nFROM ({self._ranked(net)})\nWHERE `_rank` <= {self.count + SPARE}"
+
+    def _net(self, signed: str) -> str:
+        return f"SELECT {self.listed}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n{signed}\n) GROUP BY {self.listed} HAVING sum({_W}) > 0"
+
+    def _ranked(self, net: str) -> str:
+        """Rank rows within their group, and say whether the group is small enough to be kept whole."""
+        whole = f"count(*) OVER ({self.partition.strip()}) <= {self.count + SPARE} AS {_ALL}"
+        rank = f"rank() OVER ({self.partition}ORDER BY {self.order}) AS `_rank`"
+        return f"SELECT {self.listed}, {_W}, {whole}, {rank} FROM ({net})"
+
+    def _kept(self) -> str:
+        """Write the rows of the touched groups after the change, as far as they are known: `_was` says what was stored."""
+        keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
+        near = touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
+        hint = "/*+ BROADCAST(k) */ " if self.keys else ""
+        stored = ", ".join(f"o.{quoted(n)}" for n in self.names)
+        there = (
+            f"SELECT {hint}{stored}, sum(o.{_W}) AS `_old`, sum(o.{_W}) AS `_new`, o.{_ALL} AS `_known` "
+            f"FROM {self.old} AS o{near}\nGROUP BY {stored}, o.{_ALL} HAVING sum(o.{_W}) > 0"
+        )
+        both = (
+            f"SELECT * FROM ({there})\n"
+            f"UNION ALL SELECT {self.listed}, CAST(0 AS BIGINT), {_W}, CAST(NULL AS BOOLEAN) FROM (\n{{terms}}\n)"
+        )
+        net = (
+            f"SELECT {self.listed}, sum(`_old`) AS `_old`, sum(`_new`) AS `_new`, max(`_known`) AS `_known` "
+            f"FROM (\n{both}\n) GROUP BY {self.listed}"
+        )
+        reach = f"max(`_old` > 0) OVER ({self.partition}ORDER BY {self.order} RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
+        known = f"coalesce(max(CASE WHEN `_old` > 0 THEN `_known` END) OVER ({self.partition.strip()}), true)"
+        marked = f"SELECT {self.listed}, `_old`, `_new`, {known} AS `_was`, {reach} AS `_reach` FROM (\n{net}\n)"
+        return (
+            f"SELECT {self.listed}, `_old`, CASE WHEN `_was` OR `_reach` THEN `_new` ELSE CAST(0 AS BIGINT) END AS `_new`, "
+            f"`_was` FROM (\n{marked}\n)"
+        )
+
+    def _judged(self) -> str:
+        """Write for each of those rows how many its group now has, and its rank among them."""
+        size = f"sum(CASE WHEN `_new` > 0 THEN 1 ELSE 0 END) OVER ({self.partition.strip()})"
+        rank = f"rank() OVER ({self.partition}ORDER BY CASE WHEN `_new` > 0 THEN 0 ELSE 1 END, {self.order})"
+        return f"SELECT {self.listed}, `_old`, `_new`, `_was`, {size} AS `_size`, {rank} AS `_rank` FROM (\n{self._kept()}\n)"
+
+    def ran_out(self) -> str:
+        keys = [f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys)] or ["1 AS `_any`"]
+        return (
+            f"SELECT DISTINCT {', '.join(keys)}, CAST(1 AS BIGINT) AS {_W} FROM (\n{self._judged()}\n)\n"
+            f"WHERE NOT `_was` AND `_size` < {self.count}"
+        )
+
+    def changed(self) -> str:
+        """Write the change: rows that leave; rows that come; and all of a group that is kept whole no longer.
+
+        A group that ran out leaves altogether, because it is filled again.
+        """
+        lost = f"(NOT `_was` AND `_size` < {self.count})"
+        cut = f"(`_size` > {self.count + 2 * SPARE})"
+        whole = f"(`_was` AND NOT {cut})"
+        kept = f"CASE WHEN {lost} OR `_new` <= 0 OR ({cut} AND `_rank` > {self.count + SPARE}) THEN 0 ELSE `_new` END"
+        verdict = (
+            f"SELECT {self.listed}, `_old`, `_was`, {whole} AS `_is`, {kept} AS `_new` FROM (\n{self._judged()}\n)"
+        )
+        return (
+            f"SELECT {self.listed}, {_ALL}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n"
+            f"SELECT {self.listed}, CASE WHEN `_side` < 0 THEN `_was` ELSE `_is` END AS {_ALL}, "
+            f"CASE WHEN `_side` < 0 THEN -`_old` ELSE `_new` END AS {_W} FROM (\n{verdict}\n)\n"
+            "LATERAL VIEW explode(array(CAST(-1 AS BIGINT), CAST(1 AS BIGINT))) _sides AS `_side`)\n"
+            f"GROUP BY {self.listed}, {_ALL} HAVING sum({_W}) <> 0"
+        )
+
+    def refilled(self, state: str, lost: str) -> str:
+        """Write the first rows of the groups that ran out, from the source."""
+        listed = ", ".join(f"s.{quoted(n)}" for n in self.names)
+        keys = touched("s", self.keys, program.name(lost, "delta"))
+        hint = "/*+ BROADCAST(k) */ " if self.keys else ""
+        near = f"SELECT {hint}{listed}, s.{_W} FROM (\n{state}\n) AS s{keys}"
+        return self.initial(near)
