@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runnel.engine.base import Engine, Input
-    from runnel.model.program import Program, Role, Step
+    from runnel.model.program import Program, Role, Shared, Step
     from runnel.model.relation import Relation
     from tests.compiler.random_views import Case
 
@@ -51,7 +51,7 @@ def play_case(engine: Engine, case: Case, label: str, mode: str = "auto") -> Out
     """Maintain a case batch by batch and again in one merged batch, comparing every view each time."""
     stepwise = Maintained(engine, case.tables)
     stepwise.apply(case.start)
-    merged = Maintained(engine, case.tables)
+    merged = Maintained(engine, case.tables, share=True)
     merged.apply(case.start)
     programs = [stepwise.define(name, sql, mode) for name, sql in case.views]
     for program, (_, sql) in zip(programs, case.views, strict=True):
@@ -80,6 +80,7 @@ class Maintained:
     programs: dict[str, Program] = field(default_factory=dict)
     sql: dict[str, str] = field(default_factory=dict)
     deltas: dict[str, pa.Table] = field(default_factory=dict)
+    share: bool = False
 
     def __post_init__(self) -> None:
         """Begin with empty tables."""
@@ -163,8 +164,19 @@ class Maintained:
         changed = frozenset(self.deltas)
         if program.strategy is Strategy.FULL:
             return self._difference(step) if changed & {name for name, _ in step.initial_reads} else None
+        if self.share and step.shared is not None:
+            return self._by_join(step, step.shared, changed)
         sql = step.delta_sql(changed)
         return None if sql is None else self._run(sql, step.delta_reads(changed), step.target)
+
+    def _by_join(self, step: Step, shared: Shared, changed: frozenset[str]) -> pa.Table | None:
+        """Compute the change of the join first, as an epoch does for a join that several views read."""
+        sql = shared.delta_sql(changed)
+        if sql is None:
+            return None
+        rows = self._run(sql, shared.delta_reads(changed), shared.relation)
+        inputs = {f"{shared.relation.name}__delta": Rows(rows, signed(shared.relation.columns))}
+        return self.engine.rows(step.shared_sql(), inputs, signed(step.target.columns))
 
     def _difference(self, step: Step) -> pa.Table:
         """Recompute a view and keep only what differs."""

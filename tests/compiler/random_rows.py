@@ -147,9 +147,9 @@ class Bag:
 
 
 def random_batches(rng: random.Random, bags: dict[str, Bag]) -> list[Batch]:
-    """Make one to four batches: small changes, tables emptied, and now and then a batch taken back."""
+    """Make two to six batches: small changes, tables emptied, and now and then a batch taken back."""
     batches: list[Batch] = []
-    for _ in range(rng.randint(1, 3)):
+    for _ in range(rng.randint(2, 4)):
         batch = {}
         for name, bag in bags.items():
             if rng.random() < 0.75:

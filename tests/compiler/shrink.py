@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import itertools
 import json
+import re
+import time
 from collections import Counter
 from dataclasses import replace
 from decimal import Decimal
@@ -23,7 +26,7 @@ from tests.compiler.harness import play_case
 from tests.compiler.random_views import Case, random_case
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from runnel.engine.base import Engine
     from runnel.model.types import Type
@@ -46,38 +49,80 @@ def failure(engine: Engine, case: Case, mode: str = "auto") -> str:
     return ""
 
 
-def shrink(engine: Engine, case: Case, most: int = 1500) -> Case:
+def shrink(engine: Engine, case: Case, seconds: float = 120) -> Case:
     """Drop views, batches, rows and parts of the SQL for as long as the case fails in the same way, and only incrementally."""
     how, by_itself = failure(engine, case), failure(engine, case, "full")
-    tries = 0
-    shrinking = True
-    while shrinking and tries < most:
-        shrinking = False
-        for smaller in _smaller(case):
-            tries += 1
-            if tries > most:
-                break
-            if _valid(smaller) and failure(engine, smaller) == how and failure(engine, smaller, "full") == by_itself:
-                case, shrinking = smaller, True
-                break
+    end = time.monotonic() + seconds
+
+    def fails(smaller: Case) -> bool:
+        return _valid(smaller) and failure(engine, smaller) == how and failure(engine, smaller, "full") == by_itself
+
+    before = None
+    while before != case and time.monotonic() < end:
+        before = case
+        for cuts in (_views, _batches, _halves, _queries, _rows):
+            case = _cut_down(case, cuts, fails, end)
     return case
 
 
-def _smaller(case: Case) -> Iterator[Case]:
+def _cut_down(case: Case, cuts: Callable[[Case], Iterator[Case]], fails: Callable[[Case], bool], end: float) -> Case:
+    """Follow one way of cutting as far as it goes; after a success go on at the same place."""
+    at = 0
+    while time.monotonic() < end:
+        smaller = next(itertools.islice(cuts(case), at, None), None)
+        if smaller is None:
+            return case
+        if fails(smaller):
+            case = smaller
+        else:
+            at += 1
+    return case
+
+
+def _views(case: Case) -> Iterator[Case]:
     for at in reversed(range(len(case.views))):
         yield replace(case, views=case.views[:at] + case.views[at + 1 :])
-    for at in reversed(range(len(case.batches))):
-        yield replace(case, batches=case.batches[:at] + case.batches[at + 1 :])
     for table in case.tables if len(case.tables) > 1 else ():
         if not any(table.name in sql for _, sql in case.views):
             yield _without(case, table.name)
+
+
+def _batches(case: Case) -> Iterator[Case]:
+    for at in reversed(range(len(case.batches))):
+        yield replace(case, batches=case.batches[:at] + case.batches[at + 1 :])
+    yield from _by_batch(case, lambda batch: ({**batch, name: []} for name, rows in batch.items() if rows))
+
+
+def _halves(case: Case) -> Iterator[Case]:
+    def halves(batch: Batch) -> Iterator[Batch]:
+        for name, rows in batch.items():
+            if len(rows) > 3:
+                yield {**batch, name: rows[: len(rows) // 2]}
+                yield {**batch, name: rows[len(rows) // 2 :]}
+
+    return _by_batch(case, halves)
+
+
+def _rows(case: Case) -> Iterator[Case]:
+    def fewer(batch: Batch) -> Iterator[Batch]:
+        for name, rows in batch.items():
+            for at in range(len(rows)):
+                yield {**batch, name: rows[:at] + rows[at + 1 :]}
+
+    return _by_batch(case, fewer)
+
+
+def _by_batch(case: Case, cuts: Callable[[Batch], Iterator[Batch]]) -> Iterator[Case]:
+    yield from (replace(case, start=start) for start in cuts(case.start))
+    for at, batch in enumerate(case.batches):
+        for fewer in cuts(batch):
+            yield replace(case, batches=(*case.batches[:at], fewer, *case.batches[at + 1 :]))
+
+
+def _queries(case: Case) -> Iterator[Case]:
     for at, (name, sql) in enumerate(case.views):
         for text in _simpler(sql):
             yield replace(case, views=(*case.views[:at], (name, text), *case.views[at + 1 :]))
-    yield from ((replace(case, start=start)) for start in _fewer(case.start))
-    for at, batch in enumerate(case.batches):
-        for fewer in _fewer(batch):
-            yield replace(case, batches=(*case.batches[:at], fewer, *case.batches[at + 1 :]))
 
 
 def _without(case: Case, name: str) -> Case:
@@ -90,16 +135,6 @@ def _without(case: Case, name: str) -> Case:
         case.views,
         tuple(drop(batch) for batch in case.batches),
     )
-
-
-def _fewer(batch: Batch) -> Iterator[Batch]:
-    for name, rows in batch.items():
-        if len(rows) > 3:
-            half = len(rows) // 2
-            yield {**batch, name: rows[:half]}
-            yield {**batch, name: rows[half:]}
-        for at in range(len(rows)):
-            yield {**batch, name: rows[:at] + rows[at + 1 :]}
 
 
 def _valid(case: Case) -> bool:
@@ -195,7 +230,9 @@ def to_json(case: Case, note: str = "") -> str:
         "start": written(case.start),
         "batches": [written(batch) for batch in case.batches],
     }
-    return json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    text = json.dumps(document, indent=1, ensure_ascii=False)
+    # A row stands on one line.
+    return re.sub(r"\n {4,}|\n {3}(?=\])", "", text) + "\n"
 
 
 def from_json(text: str) -> Case:

@@ -68,6 +68,47 @@ def test_twenty_siblings_over_one_stage_have_it_computed_once_an_epoch(orders: P
     assert "also read by v0, v1" in str(shown)
 
 
+def test_twenty_siblings_over_one_join_have_its_change_computed_once_an_epoch(orders: Project) -> None:
+    orders.create_table("regions", "region STRING, boss STRING", key=["region"])
+    orders.sql("INSERT INTO regions VALUES ('r0', 'a'), ('r1', 'b'), ('r2', 'b')")
+    join = "FROM orders o JOIN regions r ON o.region = r.region"
+    for number in range(10):
+        orders.create_view(f"rows{number}", f"SELECT o.id + {number} AS id, r.boss {join}")
+        orders.create_view(f"sums{number}", f"SELECT r.boss, sum(o.amount + {number}) AS s {join} GROUP BY r.boss")
+    orders.create_view("alone", "SELECT o.id FROM orders o JOIN regions r ON o.region = r.boss")
+    orders.sql(
+        "INSERT INTO orders VALUES (100, 'r1', 1), (101, 'r9', 1); UPDATE regions SET boss = 'c' WHERE region = 'r2'"
+    )
+    record = orders.epochs()[-1]
+    ((name, done),) = record["joins"].items()
+    assert name.startswith("#join-")
+    assert done["rows"] == 11
+    assert len(done["views"]) == 20
+    assert {did["strategy"] for did in record["views"].values()} == {"incremental", "skipped"} - {"skipped"}
+    assert _right(orders)
+    orders.sql("DELETE FROM orders WHERE id % 2 = 0; DELETE FROM regions WHERE region = 'r1'")
+    assert _right(orders)
+    orders.runtime.large = 1
+    orders.sql("INSERT INTO orders VALUES (300, 'r0', 1), (301, 'r2', 1), (302, 'r2', 5)")
+    assert len(orders.epochs()[-1]["joins"][name]["views"]) == 20
+    assert _right(orders)
+    shown = orders.explain("rows3")
+    assert len(shown.to_dict()["joins"][0]["shared_with"]) == 19
+    assert "rows0" in str(shown)
+
+
+def test_a_join_that_fails_for_one_view_does_not_fail_for_another(orders: Project) -> None:
+    orders.create_table("words", "region STRING, word STRING")
+    join = "FROM orders o JOIN words w ON o.region = w.region"
+    orders.create_view("bad", f"SELECT CAST(w.word AS INT) AS n {join}")
+    orders.create_view("good", f"SELECT w.word {join}")
+    orders.sql("INSERT INTO words VALUES ('r1', '12')")
+    orders.sql("INSERT INTO words VALUES ('r1', 'many')")
+    assert {v.name: v.error is None for v in orders.status().views} == {"bad": False, "good": True}
+    orders.sql("DELETE FROM words WHERE word = 'many'")
+    assert _right(orders)
+
+
 def test_stages_are_not_shown_to_users(orders: Project) -> None:
     orders.create_view("v", _over(1))
     (stage,) = _stages(orders)
@@ -135,6 +176,21 @@ def test_a_stage_follows_the_most_eager_of_its_readers(orders: Project) -> None:
     orders.refresh("late")
     assert _right(orders)
     assert {v.behind for v in orders.status().views} == {0}
+
+
+def test_a_late_view_is_proved_right_and_follows_when_its_stage_went_ahead_long_ago(orders: Project) -> None:
+    orders.runtime.keep, orders.runtime.grace = 2, 0.0
+    orders.create_view("late", _over(1), refresh="manual")
+    orders.create_view("eager", _over(2))
+    for number in range(30, 60):
+        _insert(orders, number)
+        if number % 10 == 0:
+            orders.compact()
+    orders.compact()
+    assert _right(orders)
+    orders.refresh("late")
+    assert _right(orders)
+    assert len(orders.view("late").to_pylist()) == 5
 
 
 def test_a_late_view_follows_after_the_eager_one_is_gone(orders: Project) -> None:

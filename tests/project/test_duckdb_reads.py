@@ -37,7 +37,8 @@ def _everything(project: Project, at: int | None = None) -> dict[str, list[Any]]
     return {name: comparable(project.table(name).to_arrow(at=at).to_pylist()) for name in shown}
 
 
-def _compare(project: Project, epochs: list[int]) -> None:
+def compare_with_duckdb(project: Project, epochs: list[int]) -> None:
+    """See that DuckDB reads everything as we do, now and as of these epochs."""
     with attached(str(project.config.state.catalog)) as duck:
         for at in [None, *epochs]:
             version = f" AT (VERSION => {at})" if at is not None else ""
@@ -60,7 +61,7 @@ def test_duckdb_reads_every_view_now_and_then(tmp_path: Path) -> None:
         project.sql("DELETE FROM orders WHERE id > 8; INSERT INTO notes VALUES (NULL, 'none', NULL)")
         project.compact()
         project.sql("INSERT INTO orders VALUES (100, 'late', 7, NULL)")
-        _compare(project, list(range(first, project.status().epoch + 1)))
+        compare_with_duckdb(project, list(range(first, project.status().epoch + 1)))
 
 
 def _order(number: int) -> dict[str, object]:
@@ -71,4 +72,4 @@ def _order(number: int) -> dict[str, object]:
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_duckdb_reads_random_views(seed: int) -> None:
     with play(DuckDbEngine(threads=1), seed) as project:
-        _compare(project, [])
+        compare_with_duckdb(project, [])

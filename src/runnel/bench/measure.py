@@ -106,10 +106,10 @@ def _load(project: Project, events: dashboard.Events) -> None:
     for name, rows in dashboard.dimensions().items():
         with project.transaction() as tx:
             tx.insert(name, rows)
-    _bulk_load(project, dashboard.FACTS, events.chunks())
+    bulk_load(project, dashboard.FACTS, events.chunks())
 
 
-def _bulk_load(project: Project, table: str, chunks: Iterable[pa.Table]) -> None:
+def bulk_load(project: Project, table: str, chunks: Iterable[pa.Table]) -> None:
     """Write rows that are known to be new as files of their own and publish them as one epoch, without a key look-up."""
     lake = project.runtime.lake
     head = lake.snapshot()

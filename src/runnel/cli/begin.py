@@ -54,7 +54,7 @@ def check(ctx: typer.Context) -> None:
 
 
 def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark: dashboard.")],
+    name: Annotated[str, typer.Argument(help="Which benchmark: dashboard, minmax.")],
     base: Annotated[int, typer.Option(help="Rows of events to begin with.", metavar="N", min=1)] = 1_000_000,
     changes: Annotated[int, typer.Option(help="Changes per epoch.", metavar="D", min=1)] = 1_000,
     epochs: Annotated[int, typer.Option(help="Measured epochs.", metavar="E", min=1)] = 10,

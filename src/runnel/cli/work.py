@@ -93,10 +93,10 @@ class Job:
 def _teller(say: Callable[[str], None]) -> Callable[[Taken], None]:
     def tell(taken: Taken) -> None:
         slowest = max((view.milliseconds for view in taken.results), default=0.0)
-        rows = sum(view.rows for view in taken.results if not view.stage)
+        rows = sum(view.rows for view in taken.results if view.shown)
         say(f"epoch {taken.epoch}: {taken.rows_in} rows in, {rows} view rows out, slowest view {slowest:.0f} ms")
         for view in taken.results:
-            if view.error and not view.stage:
+            if view.error and view.shown:
                 log.error("view %s stopped at its frontier: %s", view.view, view.error)
 
     return tell

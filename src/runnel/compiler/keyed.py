@@ -30,8 +30,9 @@ _W = quoted(WEIGHT)
 def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analyse) -> Step:
     """Give the step that keeps a keyed operator's rows under this name."""
     nodes = [passes.run(feed.node) for feed in keyed.feeds]
-    shapes = {feed.name: typed(node) for feed, node in zip(keyed.feeds, nodes, strict=True)}
-    columns = analyse(keyed.sql, shapes)
+    shapes = {f"{feed.name}__rows": typed(node) for feed, node in zip(keyed.feeds, nodes, strict=True)}
+    feeds = ", ".join(f"{quoted(feed.name)} AS (SELECT * FROM {quoted(feed.name + '__rows')})" for feed in keyed.feeds)
+    columns = analyse(f"SELECT * FROM (WITH {feeds}\n{keyed.sql})", shapes)
     target = Relation(name, kind, tuple(Column(n, c.type) for n, c in zip(keyed.names, columns, strict=True)))
     states = [differentiate.state(node, "new") for node in nodes]
     terms = [term for feed, node in zip(keyed.feeds, nodes, strict=True) for term in _key_terms(feed, keyed, node)]

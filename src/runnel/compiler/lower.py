@@ -48,6 +48,8 @@ class Lowering:
     aliases: int = 0
     busy: list[exp.CTE] = field(default_factory=list)
     subqueries: list[Subquery] = field(default_factory=list)
+    bounds: dict[str, int] = field(default_factory=dict)
+    """Columns of the query lowered next of which only small values are asked for."""
     definite: bool = False
     """Whether an order that the query leaves open was completed in its tree."""
 
@@ -160,6 +162,7 @@ def _as(context: Lowering, node: Node, names: tuple[str, ...], casts: list[str |
 
 def _select(context: Lowering, select: exp.Select) -> Lowered:
     frame = From(Scope(context.text))
+    bounds, context.bounds = context.bounds, {}
     fill_from(context, select, frame)
     if select.args.get("where") is not None:
         frame.where += plan.conjuncts(context.resolve(select.args["where"].this, frame.scope, frame))
@@ -169,7 +172,8 @@ def _select(context: Lowering, select: exp.Select) -> Lowered:
     order = limits.order_of(context, select, frame, outputs)
     hidden = limits.hidden(order, outputs)
     distinct = select.args.get("distinct")
-    lowered = _body(context, select, frame, outputs if distinct else [*outputs, *hidden])
+    few = {expr: bounds[name.lower()] for name, expr in outputs if name.lower() in bounds} if distinct is None else {}
+    lowered = _body(context, select, frame, outputs if distinct else [*outputs, *hidden], few)
     if distinct is not None:
         if distinct.args.get("on") is not None:
             raise NotLinear("unknown form", distinct, "DISTINCT ON")
@@ -177,15 +181,16 @@ def _select(context: Lowering, select: exp.Select) -> Lowered:
     return limits.limited(context, select, lowered, names, outputs, order), names
 
 
-def _body(context: Lowering, select: exp.Select, frame: From, outputs: list[Output]) -> Kept:
-    """Lower what a SELECT computes from its FROM and WHERE."""
+def _body(context: Lowering, select: exp.Select, frame: From, outputs: list[Output], few: dict[exp.Expr, int]) -> Kept:
+    """Lower what a SELECT computes from its FROM and WHERE; of `few` expressions only small values are asked for."""
     group, having = select.args.get("group"), select.args.get("having")
     if group is not None or having is not None or has_aggregate(expr for _, expr in outputs):
-        return _grouped(context, select, frame, outputs)
+        return _grouped(context, select, frame, outputs, few)
     names = plan.unique(tuple(name for name, _ in outputs))
     conditions = _qualify(context, select, frame)
     exprs = subqueries.expand(context, frame, [*(expr for _, expr in outputs), *conditions])
-    exprs = windows.expand(context, frame, exprs)
+    few = {**few, **windows.bounds(exprs[len(outputs) :])}
+    exprs = windows.expand(context, frame, exprs, few)
     frame.where += exprs[len(outputs) :]
     shown = tuple(Projection(n, e) for n, e in zip(names, exprs, strict=False))
     return Spj(tuple(frame.inputs), tuple(frame.where), shown, 1, tuple(frame.generators))
@@ -196,7 +201,9 @@ def _qualify(context: Lowering, select: exp.Select, frame: From) -> list[exp.Exp
     return list(plan.conjuncts(context.resolve(qualify.this, frame.scope, frame))) if qualify is not None else []
 
 
-def _grouped(context: Lowering, select: exp.Select, frame: From, outputs: list[Output]) -> Kept:
+def _grouped(
+    context: Lowering, select: exp.Select, frame: From, outputs: list[Output], few: dict[exp.Expr, int]
+) -> Kept:
     having = select.args.get("having")
     if select.args.get("qualify") is not None:
         raise NotLinear("unknown form", select, "QUALIFY over aggregates")
@@ -228,11 +235,16 @@ def _grouped(context: Lowering, select: exp.Select, frame: From, outputs: list[O
     alias = context.alias()
     outer.inputs.append(Input(alias, node))
     values = {("", name): plan.column(alias, name) for name in node.names}
+    few = {
+        plan.substitute(taken, values): few[expr]
+        for (_, expr), (_, taken) in zip(outputs, grouping.outputs, strict=True)
+        if expr in few
+    }
     exprs = [plan.substitute(e, values) for e in above]
     count = len(grouping.outputs)
     outer.where += exprs[count:]
     exprs = subqueries.expand(context, outer, exprs[:count])
-    exprs = windows.expand(context, outer, exprs)
+    exprs = windows.expand(context, outer, exprs, few)
     names = plan.unique(tuple(name for name, _ in outputs))
     return Spj(
         tuple(outer.inputs), tuple(outer.where), tuple(Projection(n, e) for n, e in zip(names, exprs, strict=True))
@@ -248,7 +260,10 @@ def _distinct(node: Node, names: tuple[str, ...]) -> Grouped:
 def fill_from(context: Lowering, select: exp.Select, frame: From) -> None:
     """Take a SELECT's FROM, joins and lateral views into a frame; without a FROM it is one row of nothing."""
     if select.args.get("from_") is not None:
-        _item(context, select.args["from_"].this, frame)
+        item = select.args["from_"].this
+        context.bounds = windows.asked(select, item)
+        _item(context, item, frame)
+        context.bounds = {}
     for join in select.args.get("joins") or []:
         _join(context, join, frame)
     for lateral in select.args.get("laterals") or []:

@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.compiler import plan
+from runnel.compiler.aggregates import kept
 from runnel.compiler.functions import GENERATORS, function_name
-from runnel.compiler.plan import Generator, Projection, Spj
-from runnel.compiler.resolve import Source
+from runnel.compiler.grouping import take_apart
+from runnel.compiler.joins import From
+from runnel.compiler.plan import Generator, Input, Projection, Spj
+from runnel.compiler.resolve import Scope, Source
 from runnel.compiler.support import NotLinear
 
 if TYPE_CHECKING:
-    from runnel.compiler.joins import From
     from runnel.compiler.lower import Lowering
     from runnel.compiler.plan import Node
 
@@ -75,5 +77,39 @@ def _add(
 
 
 def pivoted(context: Lowering, item: exp.Expr, node: Node, shown: tuple[str, ...]) -> tuple[Node, tuple[str, ...]]:
-    """Lower a PIVOT as a grouping with one filtered aggregate per value; not yet."""
-    raise NotLinear("pivot", item)
+    """Lower a PIVOT: a grouping by the columns it does not name, with one filtered aggregate per value."""
+    pivot, *more = item.args["pivots"]
+    fields = pivot.args.get("fields") or []
+    if more or pivot.args.get("unpivot") or len(fields) != 1 or not isinstance(fields[0].this, exp.Column):
+        raise NotLinear("pivot", item)
+    alias = context.alias()
+    frame = From(Scope(context.text), [Input(alias, node)])
+    columns = tuple((name, plan.column(alias, inner)) for name, inner in zip(shown, node.names, strict=True))
+    frame.scope.sources = [Source(("",), columns)]
+    named = {c.name.lower() for part in (*pivot.expressions, fields[0].this) for c in part.find_all(exp.Column)}
+    outputs: list[tuple[str, exp.Expr]] = [(n, c) for n, c in columns if n.lower() not in named]
+    groups = [c for _, c in outputs]
+    for value in fields[0].expressions:
+        for call in pivot.expressions:
+            name = _pivot_name(value, call, several=len(pivot.expressions) > 1)
+            outputs.append((name, context.resolve(_pivot_cell(fields[0].this, value, call), frame.scope, frame)))
+    grouping = take_apart(frame.scope, groups, outputs, None)
+    lowered = context.as_node(kept(context, Spj(tuple(frame.inputs), (), ()), grouping))
+    return lowered, tuple(name for name, _ in outputs)
+
+
+def _pivot_name(value: exp.Expr, call: exp.Expr, *, several: bool) -> str:
+    bare = value.this if isinstance(value, exp.PivotAlias) else value
+    if not isinstance(bare, exp.Literal) or (several and not call.alias):
+        raise NotLinear("pivot", value)
+    name = value.alias if isinstance(value, exp.PivotAlias) else str(bare.this)
+    return f"{name}_{call.alias}" if several else name
+
+
+def _pivot_cell(column: exp.Expr, value: exp.Expr, call: exp.Expr) -> exp.Expr:
+    """Aggregate the rows of one value; without such rows the cell is NULL, a count too."""
+    bare = value.this if isinstance(value, exp.PivotAlias) else value
+    same = exp.EQ(this=column.copy(), expression=bare.copy())
+    cell = exp.Filter(this=call.unalias().copy(), expression=exp.Where(this=same))
+    some = exp.GT(this=exp.CountIf(this=same.copy()), expression=exp.Literal.number(0))
+    return exp.Case(ifs=[exp.If(this=some, true=cell)])

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, cast
 
 from runnel.model import types
-from runnel.model.program import Operator, Program, Step, Strategy, Term
+from runnel.model.program import Operator, Program, Shared, Step, Strategy, Term
 from runnel.model.relation import Column, Final, Kind, Relation
 
 if TYPE_CHECKING:
@@ -89,6 +89,13 @@ def _step_out(step: Step) -> dict[str, Any]:
         "around_reads": _reads_out(step.around_reads),
         "extra": [_term_out(term) for term in step.extra],
         "stored": step.stored,
+        "shared": None
+        if step.shared is None
+        else {
+            "relation": relation_to_json(step.shared.relation),
+            "terms": [_term_out(term) for term in step.shared.terms],
+            "term": _term_out(step.shared.term),
+        },
     }
 
 
@@ -102,7 +109,13 @@ def _step_in(data: dict[str, Any]) -> Step:
         _reads_in(data["around_reads"]),
         tuple(_term_in(term) for term in data["extra"]),
         data["stored"],
+        None if data["shared"] is None else _shared_in(data["shared"]),
     )
+
+
+def _shared_in(data: dict[str, Any]) -> Shared:
+    terms = tuple(_term_in(term) for term in data["terms"])
+    return Shared(relation_from_json(data["relation"]), terms, _term_in(data["term"]))
 
 
 def _term_out(term: Term) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from sqlglot import exp
 
 from runnel.compiler import differentiate, partials, passes
 from runnel.compiler.emit import quoted
+from runnel.compiler.sharing import shared_join
 from runnel.compiler.support import NotLinear
 from runnel.model.program import Step, Term
 from runnel.model.relation import WEIGHT, Column, Final, Kind, Relation
@@ -50,7 +51,14 @@ def aggregate_step(name: str, kind: Kind, grouped: Grouped, typed: Typed) -> Ste
     around = _around(aggregate.keys, sums)
     initial = differentiate.state(source, "new")
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
-    return Step(relation, terms, around.replace("{terms}", initial.sql), initial.reads, around)
+    return Step(
+        relation,
+        terms,
+        around.replace("{terms}", initial.sql),
+        initial.reads,
+        around,
+        shared=shared_join(aggregate.source),
+    )
 
 
 def _typed(measure: Measure, given: dict[str, Column]) -> Measure:

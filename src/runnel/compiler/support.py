@@ -85,7 +85,13 @@ SUPPORT: tuple[Support, ...] = (
         "limit when reading the view",
     ),
     Support("except or intersect", Strategy.KEYS, "kept as counts per row", "RUNNEL-FULL-EXCEPT"),
-    Support("pivot", Strategy.FULL, "not yet followed", "RUNNEL-FULL-PIVOT", "write SUM(CASE WHEN ... END)"),
+    Support(
+        "pivot",
+        Strategy.LINEAR,
+        "kept as one filtered aggregate per value",
+        "RUNNEL-FULL-PIVOT",
+        "write SUM(CASE WHEN ... END)",
+    ),
     Support("recursive query", Strategy.FULL, "not yet followed", "RUNNEL-FULL-RECURSIVE"),
     Support(
         "window over all rows",

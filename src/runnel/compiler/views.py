@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes, plan, support
-from runnel.compiler.bind import bind_tree
+from runnel.compiler.bind import bind, bind_tree
+from runnel.compiler.definite import completed
 from runnel.compiler.emit import quoted
 from runnel.compiler.grouping import Grouped
 from runnel.compiler.keyed import keyed_step
@@ -18,6 +19,7 @@ from runnel.compiler.outputs import check_outputs, improve
 from runnel.compiler.parse import parse_query
 from runnel.compiler.plan import Keyed
 from runnel.compiler.resolve import base_tables, find_relation
+from runnel.compiler.sharing import shared_join
 from runnel.compiler.source import SourceText
 from runnel.compiler.spark import DIALECT
 from runnel.compiler.stages import aggregate_step
@@ -183,6 +185,7 @@ def _misread(compilation: _Compilation, error: Terminal) -> Finding:
 def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
     c = compilation
     context = Lowering(c.text, c.relations, c.aggregate, c.keyed, c.top, c.typed)
+    context.definite = _make_definite(compilation)
     lowered, names = lower(context, compilation.tree)
     check_outputs(compilation.name, names, compilation.tree, compilation.text)
     if isinstance(lowered, Grouped):
@@ -194,6 +197,8 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
     _check_types(compilation, step.target)
     stages = _used(compilation.stages, step)
     operators = _operators(compilation, found, stages)
+    if isinstance(lowered, Keyed):
+        operators = (*operators, Operator(lowered.feature, Strategy.KEYS, "touched keys are computed again"))
     return Program(
         compilation.name,
         step.target.rows,
@@ -204,6 +209,21 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
         stages,
         compilation.tree.sql(dialect=DIALECT, comments=False) if context.definite else "",
     )
+
+
+def _make_definite(compilation: _Compilation) -> bool:
+    """Make the choices the query leaves open, unless a type does not allow it; say whether there were any."""
+    tree = completed(compilation.tree)
+    if tree is None:
+        return False
+    text = tree.sql(dialect=DIALECT, comments=False)
+    bound, read = bind(text, compilation.relations)
+    try:
+        compilation.analyse(bound, {f"{name}__rows": compilation.relations[name].rows for name in read})
+    except Terminal:
+        return False
+    compilation.tree = tree
+    return True
 
 
 def _used(stages: list[Program], step: Step) -> tuple[Program, ...]:
@@ -222,7 +242,7 @@ def _bag_step(compilation: _Compilation, lowered: Node, names: tuple[str, ...]) 
     target = Relation(compilation.name, Kind.VIEW, tuple(Column(n, c.type) for n, c in zip(names, given, strict=True)))
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(node))
     if not plan.takes_away(node):
-        return Step(target, terms, initial.sql, initial.reads)
+        return Step(target, terms, initial.sql, initial.reads, shared=shared_join(lowered))
     columns = ", ".join(quoted(c.name) for c in given)
     weight = quoted(WEIGHT)
     net = (

@@ -10,12 +10,14 @@ from runnel.compiler import plan
 from runnel.compiler.emit import expression, quoted
 from runnel.compiler.functions import function_name
 from runnel.compiler.partners import unique
-from runnel.compiler.plan import Feed, Input, Keyed, Projection, Scan, Spj
+from runnel.compiler.plan import Feed, Input, Keyed, Order, Projection, Scan, Spj, Top
 from runnel.compiler.support import NotLinear
 from runnel.model import types
 from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from runnel.compiler.joins import From
     from runnel.compiler.lower import Lowering
     from runnel.compiler.plan import Node
@@ -24,6 +26,10 @@ BY_PLACE = frozenset(
     {"row_number", "ntile", "lag", "lead", "first", "last", "first_value", "last_value", "nth_value", "any_value"}
 )
 """Functions whose value depends on the place of a row among its equals."""
+
+
+LARGEST = 10_000
+"""Up to this rank the first rows are kept instead of all."""
 
 
 def above(exprs: list[exp.Expr]) -> bool:
@@ -131,8 +137,44 @@ def _unordered(type_: types.Type) -> bool:
     return isinstance(type_, types.Map) or "map<" in str(type_)
 
 
-def expand(context: Lowering, frame: From, exprs: list[exp.Expr]) -> list[exp.Expr]:
-    """Compute the windows of these expressions in stages over the frame; give the expressions without them."""
+def asked(select: exp.Select, item: exp.Expr) -> dict[str, int]:
+    """Find conditions such as `rank <= 3` on columns of the one query a SELECT reads, if it reads just one."""
+    where = select.args.get("where")
+    if where is None or select.args.get("joins") or select.args.get("laterals") or item.args.get("pivots"):
+        return {}
+    if isinstance(item, exp.Subquery) and item.args.get("joins"):
+        return {}
+    found: dict[str, int] = {}
+    for condition in plan.conjuncts(where.this):
+        bound = _bound(condition)
+        if bound is not None and isinstance(bound[0], exp.Column):
+            found[bound[0].name.lower()] = bound[1]
+    return found
+
+
+def bounds(conditions: list[exp.Expr]) -> dict[exp.Expr, int]:
+    """Find conditions that ask for small values of an expression."""
+    found = [_bound(c) for c in conditions]
+    return dict(f for f in found if f is not None)
+
+
+def _bound(condition: exp.Expr) -> tuple[exp.Expr, int] | None:
+    if not isinstance(condition, (exp.LT, exp.LTE, exp.EQ)):
+        return None
+    left, right = condition.this.unnest(), condition.expression.unnest()
+    if not (isinstance(right, exp.Literal) and right.is_int):
+        return None
+    count = int(right.this) - isinstance(condition, exp.LT)
+    return (left, count) if 0 < count <= LARGEST else None
+
+
+def expand(
+    context: Lowering, frame: From, exprs: list[exp.Expr], few: dict[exp.Expr, int] | None = None
+) -> list[exp.Expr]:
+    """Compute the windows of these expressions in stages over the frame; give the expressions without them.
+
+    `few` are windows of which only small values are asked for, with the greatest one: the first rows are enough for them.
+    """
     if not above(exprs):
         return exprs
     found: list[exp.Window] = list(dict.fromkeys(w for e in exprs for w in _outermost(e)))
@@ -151,7 +193,10 @@ def expand(context: Lowering, frame: From, exprs: list[exp.Expr]) -> list[exp.Ex
     values: dict[exp.Window, str] = {}
     for part in dict.fromkeys(_partition(w) for w in found):
         mine = [w for w in found if _partition(w) == part]
-        if not part and not small:
+        count = (few or {}).get(mine[0]) if len(mine) == 1 and _ranks(mine[0]) else None
+        if count is not None:
+            node = _first_rows(context, node, [keys[e] for e in part], mine[0], bare, count)
+        elif not part and not small:
             raise NotLinear("window over all rows", mine[0])
         named = {w: f"_w{len(values) + i}" for i, w in enumerate(mine, 1)}
         values.update(named)
@@ -168,6 +213,32 @@ def expand(context: Lowering, frame: From, exprs: list[exp.Expr]) -> list[exp.Ex
         return node
 
     return [e.copy().transform(change) for e in exprs]
+
+
+def _ranks(window: exp.Window) -> bool:
+    return function_name(window.this) in ("row_number", "rank") and bool(_items(window))
+
+
+def _first_rows(
+    context: Lowering,
+    node: Node,
+    keys: list[str],
+    window: exp.Window,
+    bare: Mapping[tuple[str, str], exp.Expr],
+    count: int,
+) -> Node:
+    """Keep only the first rows of each partition, which are all that small ranks need."""
+    alias = context.alias()
+    at = {("", n): plan.column(alias, n) for n in node.names}
+    ordered = [plan.substitute(plan.substitute(o.this, bare), at) for o in _items(window)]
+    shown = [Projection(n, plan.column(alias, n)) for n in node.names]
+    shown += [Projection(f"_s{i}", e) for i, e in enumerate(ordered)]
+    source = Spj((Input(alias, node),), (), tuple(shown))
+    order = tuple(
+        Order(f"_s{i}", bool(o.args.get("desc")), bool(o.args.get("nulls_first"))) for i, o in enumerate(_items(window))
+    )
+    relation = context.top(Top(source, tuple(keys), order, count))
+    return Scan(relation, node.names)
 
 
 def _outermost(expr: exp.Expr) -> list[exp.Window]:

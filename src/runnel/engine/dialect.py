@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 
-@functools.lru_cache(maxsize=512)
+@functools.lru_cache(maxsize=2048)
 def to_duckdb(sql: str) -> str:
     """Give a Spark query in DuckDB's dialect."""
     tree = sqlglot.parse_one(sql, dialect=TRANSLATABLE)
@@ -25,7 +25,7 @@ def to_duckdb(sql: str) -> str:
         if rewritten is not node:
             node.replace(rewritten)
     rewrite_generators(tree)
-    return tree.sql(dialect="duckdb", comments=False)
+    return tree.sql(dialect="duckdb", comments=False, copy=False)
 
 
 def _rewritten(node: exp.Expr) -> exp.Expr:
@@ -33,8 +33,8 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
         case exp.TryCast() if not node.args.get("safe"):
             # Spark's CAST raises on what it cannot convert; sqlglot takes it for the older, lenient one.
             return exp.Cast(this=node.this, to=node.to)
-        case exp.Select() if node.args.get("hint") is not None:
-            node.set("hint", None)
+        case exp.Select():
+            _reselect(node)
         case exp.Group():
             _regroup(node)
         case exp.Div():
@@ -124,6 +124,17 @@ def _joined(node: exp.ConcatWs) -> exp.Expr:
     separator, *parts = node.expressions
     texts = [exp.ArrayToString(this=part.copy(), expression=separator.copy()) for part in parts]
     return texts[0] if len(texts) == 1 else exp.ConcatWs(expressions=[separator.copy(), *texts])
+
+
+def _reselect(select: exp.Select) -> None:
+    """Drop hints; groupings of no rows have no rows in Spark, not even that of everything."""
+    if select.args.get("hint") is not None:
+        select.set("hint", None)
+    group = select.args.get("group")
+    if group is not None and group.find(exp.GroupingSets, exp.Cube, exp.Rollup):
+        some = exp.GT(this=exp.Count(this=exp.Star()), expression=exp.Literal.number(0))
+        having = select.args.get("having")
+        select.set("having", exp.Having(this=exp.and_(some, having.this.copy()) if having else some))
 
 
 def _regroup(group: exp.Group) -> None:

@@ -14,10 +14,12 @@ import pyarrow as pa
 
 from runnel.compiler import rows_delta_sql, rows_sql
 from runnel.engine.base import Derived, Files, Rows
+from runnel.errors import Terminal
 from runnel.lake import files
 from runnel.lake.compaction import fold
 from runnel.model import types
 from runnel.model.program import name as role_name
+from runnel.model.program import quote
 from runnel.model.relation import WEIGHT, Column
 
 if TYPE_CHECKING:
@@ -108,7 +110,10 @@ def follows(head: Snapshot, view: ViewEntry) -> frozenset[str]:
 
 def shows(lake: Lake, head: Snapshot, view: ViewEntry) -> Snapshot:
     """Give the state whose tables and views a view shows: `head` where none of them changed since its frontier."""
-    return standing(lake, head, replace(view, inputs=tuple(follows(head, view))))
+    try:
+        return standing(lake, head, replace(view, inputs=tuple(follows(head, view))))
+    except Terminal:  # changes were forgotten when all stages had passed them, so there were some
+        return lake.snapshot(view.frontier)
 
 
 class Inputs:
@@ -131,7 +136,7 @@ class Inputs:
         self._old, self._head, self._pending = old, head, pending
         self._beside = dict(beside or {})
         self._row_deltas: dict[str, Rows] = {}
-        self._stored_deltas: dict[str, Rows] = {}
+        self._stored_deltas: dict[str, Files | Rows] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
 
@@ -139,10 +144,14 @@ class Inputs:
         """Give the inputs of what a program itself makes: old is what is stored now, and nothing has changed yet."""
         return Inputs(self._engine, self._head, self._head, Pending(), self._beside)
 
-    def pass_on(self, relation: Relation, change: pa.Table) -> None:
-        """Take signed rows that a step found out for the steps after it; they are in no file."""
+    def hand_on(self, relation: Relation, change: Files | Rows) -> None:
+        """Take the change of something that is kept nowhere: what a step found out for the next one, a join of several views."""
         self._beside[relation.name] = Beside(relation)
-        self._stored_deltas[relation.name] = Rows(change, signed(relation.columns))
+        self._stored_deltas[relation.name] = change
+
+    def handed_on(self, relation: str) -> bool:
+        """Say whether the change of something that is kept nowhere is at hand."""
+        return relation in self._beside and relation in self._stored_deltas
 
     def relation(self, relation: str) -> Relation:
         """Find a relation, whether published or about to be."""
@@ -209,12 +218,29 @@ class Inputs:
                 self._stored_deltas[relation.name] = Rows(netted, signed(relation.columns))
             return self._stored_deltas[relation.name]
 
-    def roles(self, reads: Iterable[tuple[str, Role]], own: frozenset[str] = frozenset()) -> dict[str, Input]:
-        """Give the engine's inputs for these (relation, role) pairs, and for what they are derived from."""
+    def roles(
+        self,
+        reads: Iterable[tuple[str, Role]],
+        own: frozenset[str] = frozenset(),
+        seen: Mapping[str, tuple[str, ...]] | None = None,
+    ) -> dict[str, Input]:
+        """Give the engine's inputs for these (relation, role) pairs, and for what they are derived from.
+
+        `rows` are read by a user's own text, in which `*` may stand: they have the columns that this text has `seen`.
+        """
         found: dict[str, Input] = {}
         for relation, role in reads:
             self._put(found, relation, role, own)
+            if role == "rows" and relation in (seen or {}):
+                self._narrow(found, relation, (seen or {})[relation])
         return found
+
+    def _narrow(self, found: dict[str, Input], relation: str, seen: tuple[str, ...]) -> None:
+        names = [column.name for column in self.relation(relation).rows]
+        whole = found[_key(relation, "rows")]
+        if isinstance(whole, Derived) and not set(names) <= set(seen):
+            columns = ", ".join(quote(name) for name in names if name in seen)
+            found[_key(relation, "rows")] = Derived(f"SELECT {columns} FROM (\n{whole.sql}\n) AS whole", whole.reads)
 
     def _put(self, found: dict[str, Input], relation: str, role: Role, own: frozenset[str]) -> None:
         known = self.relation(relation)

@@ -55,6 +55,27 @@ class Term:
 
 
 @dataclass(frozen=True)
+class Shared:
+    """A join that several views may read: its rows, its change, and a step's change as a SELECT from the join's change.
+
+    Where two or more views of an epoch have the same join, its change is computed once.
+    """
+
+    relation: Relation
+    terms: tuple[Term, ...]
+    term: Term
+
+    def delta_sql(self, changed: frozenset[str]) -> str | None:
+        """Give the SQL of the join's change when just these relations changed; None when it is empty for certain."""
+        live = [term.sql for term in self.terms if term.deltas <= changed]
+        return "\nUNION ALL\n".join(live) if live else None
+
+    def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
+        """Say which inputs that SQL names."""
+        return frozenset(read for term in self.terms if term.deltas <= changed for read in term.reads)
+
+
+@dataclass(frozen=True)
 class Step:
     """Computes the signed rows (or the stored sums) by which `target` changes, and its contents from scratch.
 
@@ -76,6 +97,7 @@ class Step:
     around_reads: frozenset[tuple[str, Role]] = frozenset()
     extra: tuple[Term, ...] = ()
     stored: bool = True
+    shared: Shared | None = None
 
     def delta_sql(self, changed: frozenset[str]) -> str | None:
         """Give the SQL of the change when just these relations changed; None when it is empty for certain."""
@@ -83,6 +105,11 @@ class Step:
         parts = [self.around.replace("{terms}", "\nUNION ALL\n".join(live))] if live else []
         parts += [term.sql for term in self.extra if term.deltas <= changed]
         return "\nUNION ALL\n".join(parts) if parts else None
+
+    def shared_sql(self) -> str:
+        """Give the SQL of the change over the change of the shared join."""
+        assert self.shared is not None, self.target.name
+        return self.around.replace("{terms}", self.shared.term.sql)
 
     def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
         """Say which inputs that SQL names."""

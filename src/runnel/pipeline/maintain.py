@@ -11,12 +11,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from runnel.engine.base import Rows
 from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
-from runnel.model.program import Strategy, quote
-from runnel.model.program import name as input_name
-from runnel.model.relation import WEIGHT, Kind
+from runnel.model.relation import Kind
+from runnel.pipeline.joins import hand_on
+from runnel.pipeline.materialise import change_sql, materialise
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -24,14 +25,17 @@ if TYPE_CHECKING:
     from runnel.engine.base import Input
     from runnel.lake.entries import NewFile, ViewEntry
     from runnel.lake.snapshot import Snapshot
-    from runnel.model.program import Program, Role, Step
-    from runnel.model.relation import Relation
+    from runnel.model.program import Role
+    from runnel.pipeline.joins import Joined
     from runnel.pipeline.runtime import Runtime
 
 
 @dataclass(frozen=True)
 class ViewResult:
-    """What became of one view or stage in one epoch. `strategy` is incremental, full, skipped, failed or held."""
+    """What became of one view or stage in one epoch. `strategy` is incremental, full, skipped, failed or held.
+
+    It is `joined` for a join whose change was computed once for several `views`, and is kept nowhere.
+    """
 
     view: str
     strategy: str
@@ -39,12 +43,18 @@ class ViewResult:
     milliseconds: float = 0.0
     error: str | None = None
     stage: bool = False
+    views: tuple[str, ...] = ()
     cause: RunnelError | None = field(default=None, compare=False)
 
     @property
     def advanced(self) -> bool:
         """Whether the view now equals its query as of the new epoch."""
         return self.error is None
+
+    @property
+    def shown(self) -> bool:
+        """Whether users know of it."""
+        return not self.stage and not self.views
 
 
 def maintain(
@@ -71,13 +81,16 @@ def maintain(
         if old.epoch not in shared:
             shared[old.epoch] = Inputs(runtime.engine, old, head, pending, beside)
         ranges[view.name] = shared[old.epoch]
+    joined: list[Joined] = []
     for level in levels(todo):
         work = [(view, _held(view, head, results)) for view in level if view.name not in results]
         ready = [view for view, held in work if held is None]
         results.update({view.name: held for view, held in work if held is not None})
+        joined += hand_on(runtime, ready, ranges)
         for result in _side_by_side(runtime, ready, ranges, pending):
             results[result.view] = result
-    return list(results.values())
+    runtime.lake.discard([file for join in joined for file in join.files])
+    return [*results.values(), *(ViewResult(j.name, "joined", j.rows, j.milliseconds, views=j.views) for j in joined)]
 
 
 def _side_by_side(
@@ -111,7 +124,7 @@ def is_stage(view: ViewEntry) -> bool:
 
 
 def _failed(view: ViewEntry, error: RunnelError, milliseconds: float = 0.0) -> ViewResult:
-    return ViewResult(view.name, "failed", 0, milliseconds, str(error), is_stage(view), error)
+    return ViewResult(view.name, "failed", 0, milliseconds, str(error), is_stage(view), cause=error)
 
 
 def _held(view: ViewEntry, head: Snapshot, results: Mapping[str, ViewResult]) -> ViewResult | None:
@@ -141,7 +154,7 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         changed = frozenset(name for name in program.inputs if inputs.delta_rows(name))
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
-        files = _run_steps(runtime, program, inputs, changed)
+        files = _run_steps(runtime, view, inputs, changed)
         reach("epoch:view-computed")
     except Unreachable:
         raise
@@ -152,84 +165,57 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
     return ViewResult(view.name, strategy, sum(file.rows for file in files), _since(begun), stage=is_stage(view))
 
 
-def _run_steps(runtime: Runtime, program: Program, inputs: Inputs, changed: frozenset[str]) -> list[NewFile]:
-    """Run a program's steps and give the files of its relation's change.
+def _run_steps(runtime: Runtime, view: ViewEntry, inputs: Inputs, changed: frozenset[str]) -> list[NewFile]:
+    """Run a view's steps and give the files of its relation's change.
 
     What an earlier step finds out stays in memory. One that finds nothing has not changed: the terms that read it, and the
     old rows those terms need, are left out.
     """
+    program = runtime.program(view)
     own = frozenset(step.target.name for step in program.steps)
     large = sum(inputs.delta_rows(name) for name in changed) > runtime.large
     mine = inputs.for_own()
     for step in program.steps[:-1]:
-        sql, reads = change_sql(step, program.strategy, changed)
+        sql, reads = change_sql(step, program.strategy, changed, inputs)
         if sql is None:
             continue
-        found = runtime.engine.rows(sql, _roles(inputs, mine, reads, own), signed(step.target.columns))
-        mine.pass_on(step.target, found)
+        found = runtime.engine.rows(sql, _roles(inputs, mine, reads, own, view.seen), signed(step.target.columns))
+        mine.hand_on(step.target, Rows(found, signed(step.target.columns)))
         changed = changed | {step.target.name} if found.num_rows else changed
     step = program.steps[-1]
-    sql, reads = change_sql(step, program.strategy, changed)
+    sql, reads = change_sql(step, program.strategy, changed, inputs)
     if sql is None:
         return []
-    return materialise(runtime, step.target, sql, _roles(inputs, mine, reads, own), large=large)
+    return materialise(runtime, step.target, sql, _roles(inputs, mine, reads, own, view.seen), large=large)
 
 
-def _roles(shared: Inputs, mine: Inputs, reads: Iterable[tuple[str, Role]], own: frozenset[str]) -> dict[str, Input]:
+def _roles(
+    shared: Inputs,
+    mine: Inputs,
+    reads: Iterable[tuple[str, Role]],
+    own: frozenset[str],
+    seen: Mapping[str, tuple[str, ...]],
+) -> dict[str, Input]:
     reads = list(reads)
-    outside = shared.roles([read for read in reads if read[0] not in own])
+    outside = shared.roles([read for read in reads if read[0] not in own], seen=seen)
     return {**outside, **mine.roles([read for read in reads if read[0] in own], own)}
 
 
-def change_sql(
-    step: Step, strategy: Strategy, changed: frozenset[str]
-) -> tuple[str | None, frozenset[tuple[str, Role]]]:
-    """Give the SQL of a step's change when these relations changed, and what it reads."""
-    if strategy is Strategy.FULL:
-        return recompute_sql(step)
-    return step.delta_sql(changed), step.delta_reads(changed)
-
-
-def recompute_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
-    """Give the SQL of a recomputed bag's change: its new contents minus what is stored."""
-    target = step.target
-    columns = ", ".join(quote(c.name) for c in target.columns)
-    weight = quote(WEIGHT)
-    sql = (
-        f"SELECT {columns}, sum({weight}) AS {weight} FROM (\n{step.initial}\nUNION ALL\n"
-        f"SELECT {columns}, -{weight} AS {weight} FROM {input_name(target.name, 'stored_old')}\n)"
-        f" GROUP BY {columns} HAVING sum({weight}) <> 0"
-    )
-    return sql, step.initial_reads | {(target.name, "stored_old")}
-
-
-def materialise(
-    runtime: Runtime, target: Relation, sql: str, inputs: Mapping[str, Input], *, large: bool
-) -> list[NewFile]:
-    """Run a query and store its signed rows: large results by the engine's own writer, small ones by the driver."""
-    lake = runtime.lake
-    if large:
-        order = target.key or tuple(c.name for c in target.columns[:1])
-        paths = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
-        return lake.adopt(target, paths)
-    table = runtime.engine.rows(sql, inputs, signed(target.columns))
-    return [lake.write(target, table)] if table.num_rows else []
-
-
 def hydrate(
-    runtime: Runtime, head: Snapshot, programs: Sequence[Program], given: Mapping[str, Beside] | None = None
+    runtime: Runtime, head: Snapshot, entries: Sequence[ViewEntry], given: Mapping[str, Beside] | None = None
 ) -> dict[str, Beside]:
-    """Compute relations from scratch as of `head`, each after those it reads, beside what is published.
+    """Compute views and stages from scratch as of `head`, each after those it reads, beside what is published.
 
     `given` stands beside it already; what is computed is added to it.
     """
     beside = dict(given or {})
     made: list[NewFile] = []
     try:
-        for program in programs:
+        for entry in entries:
+            program = runtime.program(entry)
             step = program.steps[-1]
             inputs = Inputs(runtime.engine, head, head, Pending(), beside)
-            roles = inputs.roles(step.initial_reads)
+            roles = inputs.roles(step.initial_reads, seen=entry.seen)
             size = sum(_stored_rows(head, beside, name) for name in program.inputs)
             files = materialise(runtime, step.target, step.initial, roles, large=size > runtime.large)
             made += files

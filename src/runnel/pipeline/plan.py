@@ -101,15 +101,20 @@ def make_plan(
         if stored is None or reads[name] & changed or not _same_program(runtime, head, stored, program):
             changed.add(name)
             plan.entries[name] = _entry(program, chosen.get(name) or stored, head, relations, stored)
-        elif name in chosen and (stored.sql, dict(stored.properties)) != _text(chosen[name]):
-            sql, properties = _text(chosen[name])
-            plan.entries[name] = replace(stored, sql=sql, properties=properties)
+        else:
+            _redefine(plan, stored, chosen.get(name), program)
     _choose_fresh(plan, changed)
     return plan
 
 
-def _text(definition: Definition) -> tuple[str, dict[str, str]]:
-    return definition.sql, dict(definition.properties)
+def _redefine(plan: Plan, stored: ViewEntry, definition: Definition | None, program: Program) -> None:
+    """Note what is to be said otherwise of a view that computes the same: its text, its options, the joins it shares."""
+    said = definition or stored
+    entry = replace(stored, sql=said.sql, properties=dict(said.properties), program=_alone(program))
+    below = [replace(plan.head.entries[stage.view], program=_alone(stage)) for stage in program.stages]
+    plan.entries |= {
+        e.name: e for e in (*below, entry) if e != plan.head.entries[e.name] and e.name not in plan.entries
+    }
 
 
 def _reads(
@@ -186,8 +191,14 @@ def as_seen(view: ViewEntry, relation: Relation) -> Relation:
 
 
 def _same_program(runtime: Runtime, head: Snapshot, stored: ViewEntry, program: Program) -> bool:
-    there = {name: head.entries[name].program for name in stored.stages if name in head.entries}
-    return stored.program == _alone(program) and there == {stage.view: _alone(stage) for stage in program.stages}
+    """Say whether a view is computed as before; which joins it could share with others makes no difference to it."""
+    there = [runtime.program(head.entries[name]) for name in stored.stages if name in head.entries]
+    before = {part.view: _plain(part) for part in (*there, runtime.program(stored))}
+    return before == {part.view: _plain(part) for part in (*program.stages, program)}
+
+
+def _plain(program: Program) -> Program:
+    return replace(program, stages=(), steps=tuple(replace(step, shared=None) for step in program.steps))
 
 
 def _alone(program: Program) -> str:

@@ -12,7 +12,8 @@ from runnel.lake.entries import Commit
 from runnel.model.program import name as input_name
 from runnel.model.program import quote
 from runnel.model.relation import WEIGHT
-from runnel.pipeline.maintain import ViewResult, is_stage, levels, maintain, materialise, recompute_sql
+from runnel.pipeline.maintain import ViewResult, is_stage, levels, maintain
+from runnel.pipeline.materialise import materialise, recompute_sql
 from runnel.pipeline.step import in_turn, note_results
 from runnel.pipeline.update import immediate_readers
 
@@ -52,7 +53,8 @@ def _difference(runtime: Runtime, head: Snapshot, view: ViewEntry, pending: Pend
     inputs = Inputs(runtime.engine, head, head, pending)
     large = sum(f.rows for name in program.inputs for f in head.files(name)) > runtime.large
     sql, reads = _difference_sql(step)
-    files = materialise(runtime, step.target, sql, inputs.roles(reads, frozenset({view.name})), large=large)
+    roles = inputs.roles(reads, frozenset({view.name}), view.seen)
+    files = materialise(runtime, step.target, sql, roles, large=large)
     pending.add(view.name, files)
     return ViewResult(view.name, "full", sum(file.rows for file in files), stage=is_stage(view))
 

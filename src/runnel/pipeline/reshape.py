@@ -13,7 +13,7 @@ from runnel.errors import Terminal
 from runnel.model import types
 from runnel.model.program import quote
 from runnel.model.relation import WEIGHT, Column, Relation, check_columns
-from runnel.pipeline.maintain import materialise
+from runnel.pipeline.materialise import materialise
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

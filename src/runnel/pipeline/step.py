@@ -156,7 +156,11 @@ def note_results(commit: Commit, head: Snapshot, results: Iterable[ViewResult]) 
     """Put into a commit how far each view and stage has come, its error, and what was done for it."""
     views: dict[str, Any] = {}
     stages: dict[str, Any] = {}
+    joins: dict[str, Any] = {}
     for result in results:
+        if result.views:
+            joins[result.view] = {"rows": result.rows, "ms": result.milliseconds, "views": list(result.views)}
+            continue
         if result.advanced:
             commit.frontiers[result.view] = None
         entry = head.entries.get(result.view)
@@ -164,7 +168,7 @@ def note_results(commit: Commit, head: Snapshot, results: Iterable[ViewResult]) 
             commit.errors[result.view] = result.error
         did = {"strategy": result.strategy, "rows": result.rows, "ms": result.milliseconds}
         (stages if result.stage else views)[result.view] = did | ({"error": result.error} if result.error else {})
-    commit.record |= {"views": views} | ({"stages": stages} if stages else {})
+    commit.record |= {"views": views} | ({"stages": stages} if stages else {}) | ({"joins": joins} if joins else {})
 
 
 def _worth_publishing(commit: Commit, results: list[ViewResult]) -> bool:

@@ -98,7 +98,7 @@ def _carry_out(runtime: Runtime, plan: Plan) -> None:
     try:
         for name, shape in plan.tables.items():
             beside[name] = Beside(shape.relation, tuple(rewrite(runtime, shape, plan.head.files(name))))
-        beside = hydrate(runtime, plan.head, plan.fresh, beside)
+        beside = hydrate(runtime, plan.head, [plan.entries[program.view] for program in plan.fresh], beside)
         in_turn(runtime, lambda: _attempt(runtime, plan, beside))
     except BaseException:
         runtime.lake.discard([file for made in beside.values() for file in made.files])

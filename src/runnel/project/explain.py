@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 class Explanation:
     """A view's program beside what it costs; `str()` of it is what the command line prints.
 
-    `shared` has for each stage below the view the other views that read it.
+    `shared` has for each stage below the view the other views that read it, `joins` for each join whose change is
+    computed once for all that need it, the other views that do.
     """
 
     view: str
@@ -27,6 +28,7 @@ class Explanation:
     sizes: dict[str, tuple[int, int]]
     costs: tuple[dict[str, Any], ...]
     shared: dict[str, tuple[str, ...]]
+    joins: dict[str, tuple[str, ...]]
 
     @property
     def incremental(self) -> bool:
@@ -50,6 +52,7 @@ class Explanation:
                 for o in self.program.operators
             ],
             "stages": [self._stage_dict(stage) for stage in self.program.stages],
+            "joins": [{"join": name, "shared_with": list(others)} for name, others in self.joins.items()],
             "steps": [_step_dict(step, part) for part in self._parts() for step in part.steps],
             "sizes": {name: {"rows": rows, "bytes": size} for name, (rows, size) in self.sizes.items()},
             "last_epochs": list(self.costs),
@@ -83,6 +86,9 @@ class Explanation:
             lines.append(f"  {o.name}: {o.strategy.value}{why}" + (f" [{o.code}]" if o.code else ""))
         if self.program.stages:
             lines += ["", "stages", *(self._stage_line(stage) for stage in self.program.stages)]
+        if self.joins:
+            lines += ["", "joins computed once for all"]
+            lines += [f"  {name}: also read by {', '.join(others)}" for name, others in self.joins.items()]
         lines += ["", "reads"]
         stages = {stage.view for stage in self.program.stages}
         shown = {name: size for name, size in self.sizes.items() if name not in stages}
@@ -121,8 +127,29 @@ def explain(runtime: Runtime, name: str) -> Explanation:
     names = dict.fromkeys(name for part in parts for name in (*part.inputs, part.view))
     shared = {s.view: _others(head, view, s.view) for s in program.stages}
     return Explanation(
-        view.name, program, {n: _size(head, n) for n in names}, tuple(_costs(runtime, view.name)), shared
+        view.name,
+        program,
+        {n: _size(head, n) for n in names},
+        tuple(_costs(runtime, view.name)),
+        shared,
+        _joins(runtime, head, view, program),
     )
+
+
+def _joins(runtime: Runtime, head: Snapshot, view: ViewEntry, program: Program) -> dict[str, tuple[str, ...]]:
+    """Give the joins of a view and its stages that others have too, with those others' views."""
+    mine = {view.name, *view.stages}
+    found: dict[str, set[str]] = {name: set() for part in (*program.stages, program) for name in _join_names(part)}
+    for entry in head.entries.values():
+        if entry.name in mine:
+            continue
+        for name in _join_names(runtime.program(entry)) & found.keys():
+            found[name] |= {v.name for v in head.views.values() if entry.name in (v.name, *v.stages)} - {view.name}
+    return {name: tuple(sorted(others)) for name, others in found.items() if others}
+
+
+def _join_names(program: Program) -> set[str]:
+    return {step.shared.relation.name for step in program.steps if step.shared is not None}
 
 
 def _others(head: Snapshot, view: ViewEntry, stage: str) -> tuple[str, ...]:

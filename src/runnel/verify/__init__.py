@@ -9,7 +9,6 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from runnel.compiler import bind, program_from_json
-from runnel.engine.base import Derived
 from runnel.engine.inputs import Inputs, Pending, shows
 from runnel.errors import Terminal
 from runnel.model import types
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
     from runnel.lake.entries import ViewEntry
     from runnel.lake.lake import Lake
     from runnel.lake.snapshot import Snapshot
+    from runnel.model.program import Role
     from runnel.model.relation import Relation
 
     _Row = tuple[list[float], dict[str, Any]]
@@ -96,14 +96,8 @@ def verify(lake: Lake, engine: Engine, view: ViewEntry, *, sample: int | None = 
 def _expected(engine: Engine, then: Snapshot, view: ViewEntry) -> tuple[str, dict[str, Input]]:
     """Bind the user's text to the rows as of then, each table with the columns the text meant when it was compiled."""
     text, reads = bind(program_from_json(view.program).definite or view.sql, then.shown)
-    inputs = Inputs(engine, then, then, Pending()).roles([(name, "rows") for name in sorted(reads)])
-    for name in reads & view.seen.keys():
-        key, columns = f"{name}__rows", then.relations[name].columns
-        seen = ", ".join(quote(c.name) for c in columns if c.name in view.seen[name])
-        whole = inputs[key]
-        if isinstance(whole, Derived) and any(c.name not in view.seen[name] for c in columns):
-            inputs[key] = Derived(f"SELECT {seen} FROM (\n{whole.sql}\n) AS whole", whole.reads)
-    return text, inputs
+    wanted: list[tuple[str, Role]] = [(name, "rows") for name in sorted(reads)]
+    return text, Inputs(engine, then, then, Pending()).roles(wanted, seen=view.seen)
 
 
 def _differences(

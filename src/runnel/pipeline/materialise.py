@@ -1,0 +1,57 @@
+"""The SQL of a step's change, and its outcome as files that are not published yet."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runnel.engine.inputs import signed
+from runnel.model.program import Strategy, quote
+from runnel.model.program import name as input_name
+from runnel.model.relation import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.engine.base import Input
+    from runnel.engine.inputs import Inputs
+    from runnel.lake.entries import NewFile
+    from runnel.model.program import Role, Step
+    from runnel.model.relation import Relation
+    from runnel.pipeline.runtime import Runtime
+
+
+def change_sql(
+    step: Step, strategy: Strategy, changed: frozenset[str], inputs: Inputs
+) -> tuple[str | None, frozenset[tuple[str, Role]]]:
+    """Give the SQL of a step's change when these relations changed, and what it reads: the change of a join if it is at hand."""
+    if strategy is Strategy.FULL:
+        return recompute_sql(step)
+    if step.shared is not None and inputs.handed_on(step.shared.relation.name):
+        return step.shared_sql(), step.shared.term.reads | step.around_reads
+    return step.delta_sql(changed), step.delta_reads(changed)
+
+
+def recompute_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
+    """Give the SQL of a recomputed bag's change: its new contents minus what is stored."""
+    target = step.target
+    columns = ", ".join(quote(c.name) for c in target.columns)
+    weight = quote(WEIGHT)
+    sql = (
+        f"SELECT {columns}, sum({weight}) AS {weight} FROM (\n{step.initial}\nUNION ALL\n"
+        f"SELECT {columns}, -{weight} AS {weight} FROM {input_name(target.name, 'stored_old')}\n)"
+        f" GROUP BY {columns} HAVING sum({weight}) <> 0"
+    )
+    return sql, step.initial_reads | {(target.name, "stored_old")}
+
+
+def materialise(
+    runtime: Runtime, target: Relation, sql: str, inputs: Mapping[str, Input], *, large: bool
+) -> list[NewFile]:
+    """Run a query and store its signed rows: large results by the engine's own writer, small ones by the driver."""
+    lake = runtime.lake
+    if large:
+        order = target.key or tuple(c.name for c in target.columns[:1])
+        paths = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
+        return lake.adopt(target, paths)
+    table = runtime.engine.rows(sql, inputs, signed(target.columns))
+    return [lake.write(target, table)] if table.num_rows else []
