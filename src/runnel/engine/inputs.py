@@ -176,6 +176,10 @@ class Inputs:
         since = [] if relation in own else self._since(relation)
         return stored(self.relation(relation), [*since, *self._pending.of(relation)])
 
+    def stored_rows(self, relation: str) -> int:
+        """Count the signed rows stored of a relation, before the change."""
+        return self._stored_old(relation, frozenset({relation})).rows
+
     def delta_rows(self, relation: str, own: frozenset[str] = frozenset()) -> int:
         """Count the signed rows by which a relation changed; 0 means it did not."""
         source = self.delta(relation, own)

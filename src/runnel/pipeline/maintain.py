@@ -15,7 +15,9 @@ from runnel.engine.base import Rows
 from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
+from runnel.model.program import Strategy
 from runnel.model.relation import Kind
+from runnel.pipeline.cost import estimate
 from runnel.pipeline.joins import hand_on
 from runnel.pipeline.materialise import change_sql, materialise
 
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from runnel.lake.entries import NewFile, ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Role
+    from runnel.pipeline.cost import Estimate
     from runnel.pipeline.joins import Joined
     from runnel.pipeline.runtime import Runtime
 
@@ -44,6 +47,7 @@ class ViewResult:
     error: str | None = None
     stage: bool = False
     views: tuple[str, ...] = ()
+    estimate: Estimate | None = None
     cause: RunnelError | None = field(default=None, compare=False)
 
     @property
@@ -154,18 +158,24 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         changed = frozenset(name for name in program.inputs if inputs.delta_rows(name))
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
-        files = _run_steps(runtime, view, inputs, changed)
+        guess = estimate(program, inputs, changed) if program.incremental else None
+        anew = guess is not None and guess.full(runtime.floor) and view.properties.get("mode") != "incremental"
+        strategy = Strategy.FULL if anew else program.strategy
+        files = _run_steps(runtime, view, inputs, changed, strategy)
         reach("epoch:view-computed")
     except Unreachable:
         raise
     except RunnelError as error:
         return _failed(view, error, _since(begun))
     pending.add(view.name, files)
-    strategy = "incremental" if program.incremental else "full"
-    return ViewResult(view.name, strategy, sum(file.rows for file in files), _since(begun), stage=is_stage(view))
+    did = "full" if strategy is Strategy.FULL else "incremental"
+    rows = sum(file.rows for file in files)
+    return ViewResult(view.name, did, rows, _since(begun), stage=is_stage(view), estimate=guess)
 
 
-def _run_steps(runtime: Runtime, view: ViewEntry, inputs: Inputs, changed: frozenset[str]) -> list[NewFile]:
+def _run_steps(
+    runtime: Runtime, view: ViewEntry, inputs: Inputs, changed: frozenset[str], strategy: Strategy
+) -> list[NewFile]:
     """Run a view's steps and give the files of its relation's change.
 
     What an earlier step finds out stays in memory. One that finds nothing has not changed: the terms that read it, and the
@@ -175,15 +185,15 @@ def _run_steps(runtime: Runtime, view: ViewEntry, inputs: Inputs, changed: froze
     own = frozenset(step.target.name for step in program.steps)
     large = sum(inputs.delta_rows(name) for name in changed) > runtime.large
     mine = inputs.for_own()
-    for step in program.steps[:-1]:
-        sql, reads = change_sql(step, program.strategy, changed, inputs)
+    for step in program.steps[:-1] if strategy is not Strategy.FULL else ():
+        sql, reads = change_sql(step, strategy, changed, inputs)
         if sql is None:
             continue
         found = runtime.engine.rows(sql, _roles(inputs, mine, reads, own, view.seen), signed(step.target.columns))
         mine.hand_on(step.target, Rows(found, signed(step.target.columns)))
         changed = changed | {step.target.name} if found.num_rows else changed
     step = program.steps[-1]
-    sql, reads = change_sql(step, program.strategy, changed, inputs)
+    sql, reads = change_sql(step, strategy, changed, inputs)
     if sql is None:
         return []
     return materialise(runtime, step.target, sql, _roles(inputs, mine, reads, own, view.seen), large=large)

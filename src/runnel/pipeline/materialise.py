@@ -25,7 +25,7 @@ def change_sql(
 ) -> tuple[str | None, frozenset[tuple[str, Role]]]:
     """Give the SQL of a step's change when these relations changed, and what it reads: the change of a join if it is at hand."""
     if strategy is Strategy.FULL:
-        return recompute_sql(step)
+        return difference_sql(step)
     if step.shared is not None and inputs.handed_on(step.shared.relation.name):
         return step.shared_sql(), step.shared.term.reads | step.around_reads
     return step.delta_sql(changed), step.delta_reads(changed)
@@ -40,6 +40,25 @@ def recompute_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
         f"SELECT {columns}, sum({weight}) AS {weight} FROM (\n{step.initial}\nUNION ALL\n"
         f"SELECT {columns}, -{weight} AS {weight} FROM {input_name(target.name, 'stored_old')}\n)"
         f" GROUP BY {columns} HAVING sum({weight}) <> 0"
+    )
+    return sql, step.initial_reads | {(target.name, "stored_old")}
+
+
+def difference_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
+    """Give the SQL of what turns the stored contents into new ones: bags row by row, sums group by group."""
+    target = step.target
+    if target.final is None:
+        return recompute_sql(step)
+    names = [c.name for c in target.columns]
+    added = {name: f"sum({quote(name)})" for name in [*target.partial_sums, WEIGHT]}
+    listed = ", ".join(quote(name) for name in [*names, WEIGHT])
+    negated = ", ".join(quote(n) if n in target.key else f"-{quote(n)} AS {quote(n)}" for n in [*names, WEIGHT])
+    chosen = ", ".join(f"{added[n]} AS {quote(n)}" if n in added else quote(n) for n in [*names, WEIGHT])
+    by = f" GROUP BY {', '.join(quote(name) for name in target.key)}" if target.key else ""
+    sql = (
+        f"SELECT {chosen} FROM (\nSELECT {listed} FROM (\n{step.initial}\n)\nUNION ALL\n"
+        f"SELECT {negated} FROM {input_name(target.name, 'stored_old')}\n){by}"
+        f" HAVING {' OR '.join(f'{text} <> 0' for text in added.values())}"
     )
     return sql, step.initial_reads | {(target.name, "stored_old")}
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from runnel.compiler import program_from_json
 from runnel.lake.expiry import GRACE_SECONDS
+from runnel.pipeline.cost import FLOOR
 
 if TYPE_CHECKING:
     from runnel.engine.base import Engine
@@ -20,7 +21,10 @@ LARGE = 500_000
 
 @dataclass
 class Runtime:
-    """The lake and the engine of one open project; `large` is the row count from which the engine writes, not the driver."""
+    """The lake and the engine of one open project; `large` is the row count from which the engine writes, not the driver.
+
+    Changes of up to `floor` rows are always followed; larger ones may be cheaper to compute anew.
+    """
 
     lake: Lake
     engine: Engine
@@ -28,6 +32,7 @@ class Runtime:
     grace: float = GRACE_SECONDS
     threads: int = 4
     large: int = LARGE
+    floor: int = FLOOR
     attempts: int = 30
     expired_at: int = 0
     programs: dict[str, Program] = field(default_factory=dict)

@@ -166,7 +166,9 @@ def note_results(commit: Commit, head: Snapshot, results: Iterable[ViewResult]) 
         entry = head.entries.get(result.view)
         if entry is not None and result.error != entry.error:
             commit.errors[result.view] = result.error
-        did = {"strategy": result.strategy, "rows": result.rows, "ms": result.milliseconds}
+        did: dict[str, Any] = {"strategy": result.strategy, "rows": result.rows, "ms": result.milliseconds}
+        if result.estimate is not None:
+            did["estimate"] = result.estimate.to_dict()
         (stages if result.stage else views)[result.view] = did | ({"error": result.error} if result.error else {})
     commit.record |= {"views": views} | ({"stages": stages} if stages else {}) | ({"joins": joins} if joins else {})
 

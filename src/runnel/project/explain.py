@@ -98,8 +98,14 @@ class Explanation:
                 lines += ["", f"-- change of {step.target.name}", change_text(step, part)]
         if self.costs:
             lines += ["", "last epochs"]
-            lines += [f"  {c['epoch']}: {c['strategy']}, {c['rows']} rows, {c['ms']:.0f} ms" for c in self.costs]
+            lines += [_cost_line(cost) for cost in self.costs]
         return "\n".join(lines)
+
+
+def _cost_line(cost: dict[str, Any]) -> str:
+    guess = cost.get("estimate")
+    why = f" (estimated work: incremental {guess['incremental']}, full {guess['full']})" if guess else ""
+    return f"  {cost['epoch']}: {cost['strategy']}, {cost['rows']} rows, {cost['ms']:.0f} ms{why}"
 
 
 def change_text(step: Step, program: Program) -> str:
