@@ -47,8 +47,9 @@ format: $(STAMP) ## format the code and mend what ruff can mend
 bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000")
 	@$(BIN)/runnel bench dashboard $(ARGS)
 
-docs: $(STAMP) ## write the reference of error codes and run the examples of the documentation
+docs: $(STAMP) ## write the reference of SQL and of error codes, and run the examples of the documentation
 	@$(BIN)/python scripts/error_reference.py
+	@$(BIN)/python scripts/sql_reference.py
 	@$(BIN)/pytest tests/docs $(ARGS)
 
 clean: ## remove the environment and every cache

@@ -10,7 +10,7 @@ RUNNEL-VIEW-COLUMN: unknown column 'amont' (views/a.sql:3:8); did you mean 'amou
 from __future__ import annotations
 
 import difflib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -21,6 +21,32 @@ UNREACHABLE = 3
 NOT_FINE = 1
 
 
+WIDEST = 100
+"""Characters shown of a line."""
+
+
+@dataclass(frozen=True)
+class Excerpt:
+    """One line of the user's text, and which part of it is meant."""
+
+    line: str
+    start: int
+    length: int = 1
+
+    def underlined(self, number: int | None = None) -> str:
+        """Give the line with carets below the part that is meant.
+
+        >>> print(Excerpt("SELECT amont FROM orders", 7, 5).underlined(3))
+          3 | SELECT amont FROM orders
+            |        ^^^^^
+        """
+        first = max(0, self.start - WIDEST // 2) if len(self.line) > WIDEST else 0
+        line = self.line[first : first + WIDEST].replace("\t", " ").rstrip()
+        carets = "^" * max(1, min(self.length, len(line) - self.start + first))
+        label = "" if number is None else str(number)
+        return f"  {label} | {line}\n  {' ' * len(label)} | {' ' * (self.start - first)}{carets}"
+
+
 @dataclass(frozen=True)
 class Place:
     """Where something was written: a file or a name, and the line and column (from 1) where they are known."""
@@ -28,9 +54,14 @@ class Place:
     file: str
     line: int | None = None
     column: int | None = None
+    excerpt: Excerpt | None = field(default=None, compare=False, repr=False)
 
     def __str__(self) -> str:
         return ":".join(str(part) for part in (self.file, self.line, self.column) if part is not None)
+
+    def underlined(self) -> str:
+        """Give the line that is meant with carets below, or '' where it is not at hand."""
+        return "" if self.excerpt is None else self.excerpt.underlined(self.line)
 
 
 class RunnelError(Exception):
@@ -45,6 +76,9 @@ class RunnelError(Exception):
         self.message = message
         self.place = place
         self.hint = hint
+        if place is not None and place.excerpt is not None:
+            # Python prints notes below the error's one sentence.
+            self.add_note(place.underlined())
 
     def __str__(self) -> str:
         where = f" ({self.place})" if self.place else ""
@@ -88,11 +122,11 @@ class Problems(UsageError):
         return "\n".join(str(problem) for problem in self.problems)
 
 
-def nearest(name: str, names: Iterable[str]) -> str | None:
+def nearest(name: str, names: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Give the hint "did you mean ...?" for a misspelt name, or None when nothing is near.
 
     >>> nearest("amont", ["amount", "region"])
     "did you mean 'amount'?"
     """
-    found = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=0.6)
+    found = difflib.get_close_matches(name.lower(), list(names), n=1, cutoff=likeness)
     return f"did you mean {found[0]!r}?" if found else None

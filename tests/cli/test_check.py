@@ -82,6 +82,26 @@ def test_a_cycle_of_views_is_a_problem(command: Command, tmp_path: Path) -> None
     told = command("check", "--project", write(tmp_path, tables_shop=TABLES, views_all=views))
     assert told.exit_code == 1
     assert "RUNNEL-VIEW-CYCLE" in told.stderr
+    assert "view a reads 'b', which in the end reads a (views/all.sql:1:46)" in told.stderr
+    assert "view b reads 'a', which in the end reads b (views/all.sql:1:94)" in told.stderr
+
+
+def test_the_offending_text_is_underlined_below_the_sentence(command: Command, bad: Path) -> None:
+    lines = command("check", "--project", bad).stderr.splitlines()
+    at = next(i for i, line in enumerate(lines) if "'amont'" in line)
+    assert lines[at : at + 5] == [
+        "error: unknown column 'amont' (views/bad.sql:5:8)",
+        "  5 |        amont FROM orders",
+        "    |        ^^^^^",
+        "  hint: did you mean 'amount'?",
+        "  code: RUNNEL-VIEW-COLUMN",
+    ]
+    at = next(i for i, line in enumerate(lines) if "is defined twice" in line)
+    assert lines[at : at + 3] == [
+        "error: 'good' is defined twice, first at views/bad.sql:1:26 (views/twice.sql:1:26)",
+        "  1 | CREATE MATERIALIZED VIEW good AS SELECT id FROM orders",
+        "    |                          ^^^^",
+    ]
 
 
 def test_a_source_that_cannot_be_opened_is_a_problem_with_its_line(command: Command, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ RANGES = (
 
 def windowed(m: Maker, write: Write, depth: int) -> Query:
     """Write windows over the rows of a source, with or without PARTITION BY."""
-    return _windowed(m, write, depth, parted=m.only != "window without partition" and m.chance(0.9))
+    return _windowed(m, write, depth, parted=m.only != "window without partition" and m.chance(0.97))
 
 
 def global_window(m: Maker, write: Write, depth: int) -> Query:
@@ -111,7 +111,8 @@ def picked(m: Maker, write: Write, depth: int) -> Query:
     by = f"PARTITION BY {', '.join(p.sql for p in parts)} " if parts else ""
     name = m.rng.choice(("row_number()", "row_number()", "rank()", "dense_rank()"))
     number = Named(f"{name} OVER ({by}ORDER BY {_order(m, used, found.unique(m))})", "int")
-    which = m.rng.choice(("= 1", "<= 2", "<= 3", "> 1", "BETWEEN 2 AND 3"))
+    # Over all rows only the first ones: what comes behind them depends on every row.
+    which = m.rng.choice(("= 1", "<= 2", "<= 3", "BETWEEN 2 AND 3", *(["> 1"] if parts else [])))
     if m.chance(0.25):
         return m.select(used, found.text, "", f" QUALIFY {number.sql} {which}")
     inner = m.select([*used, number], found.text)

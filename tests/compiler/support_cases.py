@@ -98,14 +98,15 @@ CASES: dict[str, dict[str, str]] = {
         "explode a map": "SELECT id, name, value FROM boxes LATERAL VIEW explode(m) t AS name, value",
         "explode in a SELECT list": "SELECT id, explode(xs) AS e FROM boxes",
         "aggregated": "SELECT e, count(*) AS n, sum(id) AS s FROM boxes LATERAL VIEW explode(xs) t AS e GROUP BY e",
-        "joined": "SELECT t.e AS e, a.id AS id FROM boxes b LATERAL VIEW explode(b.xs) t AS e JOIN sales a ON a.k = t.e",
-        "lateral subquery": "SELECT a.id AS id, l.n AS n FROM sales a CROSS JOIN LATERAL (SELECT count(*) AS n FROM visits b WHERE b.k = a.k) l",
+        "joined": "SELECT t.e AS e, a.id AS id FROM (SELECT e FROM boxes LATERAL VIEW explode(xs) l AS e) t JOIN sales a ON a.k = t.e",
     },
+    # DuckDB, unlike Spark, gives the empty set a row over no rows: HAVING takes it away.
     "grouping sets": {
-        "GROUPING SETS": "SELECT k, s, count(*) AS n, sum(v) AS t FROM sales GROUP BY GROUPING SETS ((k, s), (k), ())",
-        "ROLLUP": "SELECT k, s, sum(v) AS t, grouping(s) AS g FROM sales GROUP BY ROLLUP (k, s)",
-        "CUBE": "SELECT k, s, count(*) AS n, grouping_id() AS g FROM visits GROUP BY CUBE (k, s)",
-        "WITH ROLLUP": "SELECT k, s, count(*) AS n FROM visits GROUP BY k, s WITH ROLLUP",
+        "GROUPING SETS": "SELECT k, s, count(*) AS n, sum(v) AS t FROM sales GROUP BY GROUPING SETS ((k, s), (k), ()) HAVING count(*) > 0",
+        "ROLLUP": "SELECT k, s, sum(v) AS t, grouping(s) AS g FROM sales GROUP BY ROLLUP (k, s) HAVING count(*) > 0",
+        "CUBE": "SELECT k, s, count(*) AS n, grouping_id() AS g FROM visits GROUP BY CUBE (k, s) HAVING count(*) > 0",
+        "WITH ROLLUP": "SELECT k, s, count(*) AS n FROM visits GROUP BY k, s WITH ROLLUP HAVING count(*) > 0",
+        "without the empty set": "SELECT k, s, count(*) AS n FROM visits GROUP BY GROUPING SETS ((k, s), (s))",
         "with MAX and HAVING": "SELECT k, b, max(v) AS m FROM sales GROUP BY CUBE (k, b) HAVING count(*) > 1",
     },
     "outer join": {
@@ -116,7 +117,7 @@ CASES: dict[str, dict[str, str]] = {
         "by an order": "SELECT a.id AS id, b.x AS x FROM sales a LEFT JOIN visits b ON a.v < b.x",
         "with conditions on either side": "SELECT a.id AS id, b.x AS x FROM sales a LEFT JOIN visits b ON a.k = b.k AND a.b AND b.x > 1",
         "FULL USING": "SELECT k, a.v AS v, b.x AS x FROM sales a FULL JOIN visits b USING (k)",
-        "NATURAL LEFT": "SELECT * FROM (SELECT id, k FROM sales) a NATURAL LEFT JOIN (SELECT k, x FROM visits) b",
+        "NATURAL LEFT": "SELECT k, id, x FROM (SELECT id, k FROM sales) a NATURAL LEFT JOIN (SELECT k, x FROM visits) b",
         "a chain": "SELECT a.id AS id, b.x AS x, c.id AS cid FROM sales a LEFT JOIN visits b ON a.k = b.k LEFT JOIN sales c ON c.v = b.x",
         "what has no partner": "SELECT a.id AS id FROM sales a LEFT JOIN visits b ON a.k = b.k WHERE b.k IS NULL",
         "aggregated": "SELECT a.k AS k, count(b.x) AS n, count(*) AS m FROM sales a LEFT JOIN visits b ON a.k = b.k GROUP BY a.k",
@@ -159,6 +160,7 @@ CASES: dict[str, dict[str, str]] = {
         "beside sums": "SELECT k, max(v) AS m, sum(v) AS t, count(*) AS n FROM sales GROUP BY k",
         "FILTER": "SELECT k, max(v) FILTER (WHERE b) AS m FROM sales GROUP BY k",
         "max_by and min_by": "SELECT k, max_by(s, struct(v, id)) AS a, min_by(id, struct(d, id)) AS b FROM sales GROUP BY k",
+        "max_by with ties": "SELECT k, max_by(s, x) AS a, min_by(s, x) AS b FROM visits GROUP BY k",
         "booleans": "SELECT k, bool_and(b) AS every, bool_or(b) AS some, every(v > 1) AS e FROM sales GROUP BY k",
         "CASE over a maximum": "SELECT k, CASE WHEN max(v) > 3 THEN 'high' ELSE 'low' END AS c FROM sales GROUP BY k",
         "a maximum of minima": "SELECT max(lo) AS m FROM (SELECT k, min(x) AS lo FROM visits GROUP BY k)",
@@ -169,7 +171,8 @@ CASES: dict[str, dict[str, str]] = {
         "mode": "SELECT k, mode() WITHIN GROUP (ORDER BY x) AS m FROM visits GROUP BY k",
         "collect_list": "SELECT k, sort_array(collect_list(x)) AS xs FROM visits GROUP BY k",
         "collect_set": "SELECT k, sort_array(collect_set(s)) AS xs FROM visits GROUP BY k",
-        "any_value": "SELECT k, any_value(k + 1) AS a FROM visits GROUP BY k",
+        "any_value and first": "SELECT k, any_value(x) AS a, first(s) AS f FROM visits GROUP BY k",
+        "collect_list in no order": "SELECT k, collect_list(x) AS xs, array_agg(s) AS ss FROM visits GROUP BY k",
         "bits": "SELECT k, bit_and(x) AS a, bit_or(x) AS o, bit_xor(x) AS e FROM visits GROUP BY k",
         "approx_count_distinct": "SELECT k, approx_count_distinct(x) AS n FROM visits GROUP BY k",
         "percentile_approx": "SELECT k, percentile_approx(x, 0.5) AS p FROM visits GROUP BY k",
@@ -209,7 +212,8 @@ CASES: dict[str, dict[str, str]] = {
     },
     "pivot": {
         "sums": "SELECT * FROM (SELECT k, s, v FROM sales) PIVOT (sum(v) FOR s IN ('a', 'b'))",
-        "counts under names": "SELECT * FROM (SELECT k, s, x FROM visits) PIVOT (count(x) FOR s IN ('a' AS aa, 'b' AS bb))",
+        "sums under names": "SELECT * FROM (SELECT k, s, x FROM visits) PIVOT (sum(x) FOR s IN ('a' AS aa, 'b' AS bb))",
+        "counts": "SELECT * FROM (SELECT k, s, x FROM visits) PIVOT (count(x) FOR s IN ('a', 'b'))",
         "maxima": "SELECT * FROM (SELECT k, s, v FROM sales) PIVOT (max(v) FOR s IN ('a', 'c'))",
     },
     "recursive query": {
@@ -232,6 +236,20 @@ CASES: dict[str, dict[str, str]] = {
         "rows that become equal": "SELECT k FROM visits",
     },
 }
+
+NOT_FOLLOWED: dict[str, dict[str, str]] = {
+    "lateral or generator": {
+        "lateral subquery": "SELECT a.id AS id, l.n AS n FROM sales a CROSS JOIN LATERAL (SELECT count(*) AS n FROM visits b WHERE b.k = a.k) l",
+    },
+    "subquery in an expression": {
+        "correlated with a limit": "SELECT id FROM sales a WHERE EXISTS (SELECT 1 FROM visits b WHERE b.k = a.k LIMIT 1)",
+        "in the condition of an outer join": "SELECT a.id AS id, b.x AS x FROM sales a LEFT JOIN visits b ON a.k = b.k AND b.x IN (SELECT v FROM sales)",
+    },
+    "limit": {
+        "OFFSET alone": "SELECT id FROM sales ORDER BY id OFFSET 2",
+    },
+}
+"""Forms that their rows do not cover: recomputed, unless somebody has found a way since."""
 
 REFUSED: dict[str, dict[str, str]] = {
     "non-deterministic function": {
@@ -259,7 +277,10 @@ OVER_VIEWS: dict[str, tuple[tuple[str, str], ...]] = {
     ),
     "a view beside the table it reads": (
         ("totals", "SELECT k, sum(v) AS t, avg(v) AS a FROM sales GROUP BY k"),
-        ("above", "SELECT s.id AS id, s.v AS v, totals.a AS a FROM sales s JOIN totals ON totals.k = s.k WHERE s.v >= totals.a"),
+        (
+            "above",
+            "SELECT s.id AS id, s.v AS v, totals.a AS a FROM sales s JOIN totals ON totals.k = s.k WHERE s.v >= totals.a",
+        ),
         ("lonely", "SELECT k, x FROM visits v WHERE NOT EXISTS (SELECT 1 FROM totals t WHERE t.k = v.k AND t.t > v.x)"),
     ),
     "a view over one that is recomputed": (

@@ -61,10 +61,10 @@ def as_view(text: str, *, ordered: bool = False, relaxed: bool = False) -> str:
         tree = tree.transform(lambda node: exp.true() if _is_filter(node) else node)
     seen: set[str] = set()
     for number, output in enumerate(tree.selects, 1):
-        given = output.unalias().output_name if isinstance(output, exp.Paren) else output.output_name
+        given = output.output_name
         name = given if given and given.lower() not in seen else f"{given or 'column'}_{number}"
         seen.add(name.lower())
-        if name != given:
+        if name != given or isinstance(output, exp.Paren):
             output.replace(exp.alias_(output.unalias().copy(), name, quoted=not name.isidentifier()))
     return tree.sql(dialect="spark", pretty=True)
 

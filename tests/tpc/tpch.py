@@ -42,6 +42,12 @@ PARTS: dict[str, tuple[object, ...]] = {
     "p_size": (1, 3, 5, 9, 14, 15, 49),
     "p_container": ("SM CASE", "SM PKG", "MED BOX", "MED BAG", "LG BOX", "LG PACK", "JUMBO JAR"),
 }
+LIKED = (
+    {"p_brand": "Brand#12", "p_container": "SM CASE", "p_size": 5},
+    {"p_brand": "Brand#23", "p_container": "MED BOX", "p_size": 9},
+    {"p_brand": "Brand#34", "p_container": "LG BOX", "p_size": 14},
+)
+"""Values that queries ask for together."""
 LINES: dict[str, tuple[object, ...]] = {
     "l_shipmode": ("AIR", "AIR REG", "MAIL", "SHIP", "RAIL"),
     "l_shipinstruct": ("DELIVER IN PERSON", "DELIVER IN PERSON", "NONE"),
@@ -187,7 +193,8 @@ def _change_suppliers(tables: Mapping[str, ChangingTable], rng: random.Random) -
 def _change_parts(tables: Mapping[str, ChangingTable], rng: random.Random) -> None:
     parts, offers = tables["part"], tables["partsupp"]
     for _ in range(10):
-        parts.change(parts.pick(rng), **_some(PARTS, rng))
+        liked = rng.choice(LIKED) if rng.random() < 0.6 else {}
+        parts.change(parts.pick(rng), **{**_some(PARTS, rng), **liked})
     number = 1 + max(int(str(key[0])) for key in parts.rows)
     parts.put({**parts.pick(rng), **_some(PARTS, rng), "p_partkey": number})
     for _ in range(2):

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from runnel.project import Project
 
 GROUP = 1_000_000
-WARM = 30
-STREAK = 120
+WARM = 12
+STREAK = 60
 VIEW = "extremes"
 SQL = "SELECT sensor, min(value) AS low, max(value) AS high FROM readings GROUP BY sensor"
 log = logging.getLogger("runnel")

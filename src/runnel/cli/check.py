@@ -134,9 +134,10 @@ def _named_once(read: list[Statement], found: Checkup) -> list[Statement]:
     told = {problem.place for problem in found.problems}
     for statement in read:
         other = first.setdefault(statement.name.lower(), statement)
-        if other is not statement and statement.place not in told:
-            message = f"{statement.name!r} is defined twice, first at {other.place}"
-            found.note(Terminal("RUNNEL-NAME-TWICE", message, place=statement.place, hint="rename one of them"))
+        place = statement.named or statement.place
+        if other is not statement and place not in told:
+            message = f"{statement.name!r} is defined twice, first at {other.named or other.place}"
+            found.note(Terminal("RUNNEL-NAME-TWICE", message, place=place, hint="rename one of them"))
     return list(first.values())
 
 

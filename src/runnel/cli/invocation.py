@@ -80,7 +80,8 @@ def hoisted(args: Sequence[str]) -> list[str]:
 def tell(error: RunnelError, *, debug: bool = False) -> int:
     """Print an error (each one of several) to stderr and give the exit code."""
     for one in error.problems if isinstance(error, Problems) else (error,):
-        _print(f"error: {one.message}" + (f" ({one.place})" if one.place else ""), one.hint, one.code)
+        where = f" ({one.place})" if one.place else ""
+        _print(f"error: {one.message}{where}", one.hint, one.code, one.place.underlined() if one.place else "")
     if debug:
         traceback.print_exception(error)
     return error.exit_code
@@ -105,9 +106,11 @@ def _tell_unexpected(error: Exception, *, debug: bool) -> int:
     return UNEXPECTED
 
 
-def _print(sentence: str, hint: str | None, code: str) -> None:
+def _print(sentence: str, hint: str | None, code: str, excerpt: str = "") -> None:
     console = err()
     console.print(sentence, style="bold red" if console.is_terminal else None)
+    if excerpt:
+        console.print(excerpt)
     if hint:
         console.print(f"  hint: {hint}")
     console.print(f"  code: {code}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runnel.compiler.bind import bind
+from runnel.compiler.changes import events_sql
 from runnel.compiler.dml import Dml, compile_dml
 from runnel.compiler.rows import rows_delta_sql, rows_sql
 from runnel.compiler.serialize import program_from_json, program_to_json
@@ -22,6 +23,7 @@ __all__ = [
     "bind",
     "compile_dml",
     "compile_view",
+    "events_sql",
     "parse_columns",
     "parse_statements",
     "program_from_json",

@@ -141,9 +141,8 @@ def _pieces(context: Lowering, source: Spj, grouping: Grouping, names: dict[str,
     outputs: dict[str, str] = {}
     pieces: list[tuple[Feed, str]] = []
     sums = [(i, c) for i, c in enumerate(grouping.calls) if c.kind == "sum"]
-    if sums or len(_ends(grouping)) + len(_distincts(grouping)) > 1:
-        calls = tuple(c for _, c in sums) or (Call("sum", exp.null(), "count"),)
-        relation = context.aggregate(_sums(source, grouping.groups, calls))
+    if sums:
+        relation = context.aggregate(_sums(source, grouping.groups, tuple(c for _, c in sums)))
         pieces.append((Feed("_sums", Scan(relation, tuple(c.name for c in relation.rows)), tuple(keys)), ""))
         outputs |= {value(i): f"`_sums`.{quoted(value(n))}" for n, (i, _) in enumerate(sums)}
     for number, (argument, calls_) in enumerate(_distincts(grouping), 1):

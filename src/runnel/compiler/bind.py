@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.compiler import parse
+from runnel.compiler.changes import WORD, changes_in, refuse_changes, source_of
 from runnel.compiler.resolve import base_tables, find_relation
 from runnel.compiler.source import SourceText
 from runnel.model import program
@@ -27,15 +28,25 @@ if TYPE_CHECKING:
 
 
 def bind(
-    sql: str, relations: Mapping[str, Relation], role: Role = "rows", *, place: Place | None = None
+    sql: str,
+    relations: Mapping[str, Relation],
+    role: Role = "rows",
+    *,
+    place: Place | None = None,
+    events: bool = False,
 ) -> tuple[str, frozenset[str]]:
-    """Give the text over role names, and the names of the relations it reads."""
+    """Give the text over role names, and the names of the relations it reads; `events` lets it read `CHANGES(...)`."""
     text = SourceText(sql, place)
-    return bind_tree(parse.parse_query(sql, place), text, relations, role)
+    return bind_tree(parse.parse_query(sql, place), text, relations, role, events=events)
 
 
 def bind_tree(
-    tree: exp.Expr, text: SourceText, relations: Mapping[str, Relation], role: Role = "rows"
+    tree: exp.Expr,
+    text: SourceText,
+    relations: Mapping[str, Relation],
+    role: Role = "rows",
+    *,
+    events: bool = False,
 ) -> tuple[str, frozenset[str]]:
     """Do what `bind` does for a text that has been parsed already."""
     edits: list[tuple[int, int, str]] = []
@@ -51,8 +62,21 @@ def bind_tree(
         edits.append((first[0], last[1], program.name(relation.name, role) + alias))
         if len(table.parts) > 1 and not table.alias:
             qualified.add(".".join(part.name for part in table.parts).lower())
+    if not events:
+        refuse_changes(tree, text)
+    for table in changes_in(tree):
+        relation = find_relation(source_of(table, text), relations, text)
+        read.add(relation.name)
+        edits.append(_changes_edit(table, text.sql, program.name(program.changes(relation.name), role)))
     edits += [edit for column in tree.find_all(exp.Column) for edit in _unqualify(column, qualified)]
     return _edited(text.sql, edits).rstrip().rstrip(";"), frozenset(read)
+
+
+def _changes_edit(table: exp.Table, sql: str, name: str) -> tuple[int, int, str]:
+    """Put a name in the place of all of `CHANGES(t)`."""
+    start = int(table.this.meta["start"])
+    inside = max(int(part.meta["end"]) for part in table.this.expressions[0].parts)
+    return start, sql.index(")", inside) + 1, name + ("" if table.alias else f" AS {WORD.lower()}")
 
 
 def _unqualify(column: exp.Column, qualified: set[str]) -> list[tuple[int, int, str]]:

@@ -9,6 +9,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from runnel.compiler.changes import refuse_changes
 from runnel.compiler.emit import expression, quoted
 from runnel.compiler.literals import literal_rows
 from runnel.compiler.outputs import improve
@@ -186,6 +187,7 @@ def _bound_tree(
 ) -> tuple[exp.Expr, frozenset[tuple[str, Role]]]:
     """Put role names in the place of the tables a piece of a statement reads."""
     holder = exp.Paren(this=tree.copy())
+    refuse_changes(holder, text)
     reads: set[tuple[str, Role]] = set()
     for table in base_tables(holder):
         relation = find_relation(table, relations, text)

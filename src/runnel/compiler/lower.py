@@ -13,9 +13,11 @@ from sqlglot import exp
 
 from runnel.compiler import joins, limits, partners, plan, rowmakers, subqueries, windows
 from runnel.compiler.aggregates import kept
+from runnel.compiler.changes import WORD, changes_relation, is_changes, source_of
 from runnel.compiler.grouping import Grouped, group_list, has_aggregate, take_apart
 from runnel.compiler.groupsets import grouping_sets, kept_sets, replace_grouping
 from runnel.compiler.joins import From
+from runnel.compiler.outputs import output_name
 from runnel.compiler.plan import Input, Keyed, Node, Projection, Scan, Spj, UnionAll
 from runnel.compiler.resolve import Scope, Source, cte_of, find_relation, resolved, table_name
 from runnel.compiler.spark import DIALECT
@@ -48,10 +50,22 @@ class Lowering:
     aliases: int = 0
     busy: list[exp.CTE] = field(default_factory=list)
     subqueries: list[Subquery] = field(default_factory=list)
+    queries: list[exp.Expr] = field(default_factory=list)
     bounds: dict[str, int] = field(default_factory=dict)
     """Columns of the query lowered next of which only small values are asked for."""
     definite: bool = False
     """Whether an order that the query leaves open was completed in its tree."""
+
+    def remember(self, tree: exp.Expr) -> None:
+        """Give every query of the tree a number by which its copies know it."""
+        for query in tree.find_all(exp.Query):
+            query.meta["query"] = len(self.queries)
+            self.queries.append(query)
+
+    def original(self, query: exp.Expr) -> exp.Expr:
+        """Give the query a copy was made of: only the original knows what stands around it."""
+        number = query.meta.get("query")
+        return self.queries[number] if isinstance(number, int) else query
 
     def alias(self) -> str:
         """Give a name no other input of the view has."""
@@ -123,7 +137,7 @@ def _set_operation(context: Lowering, query: exp.SetOperation) -> Lowered:
         raise NotLinear("unknown form", query, "BY NAME")
     both = context.same_types(left, right)
     if isinstance(query, exp.Union):
-        return (_distinct(both, names) if query.args.get("distinct") else both), names
+        return (_distinct(both) if query.args.get("distinct") else both), names
     count = len(left.branches) if isinstance(left, UnionAll) else 1
     one, two = _one(both.branches[:count]), _one(both.branches[count:])
     return _difference(context, query, one, two), names
@@ -177,7 +191,7 @@ def _select(context: Lowering, select: exp.Select) -> Lowered:
     if distinct is not None:
         if distinct.args.get("on") is not None:
             raise NotLinear("unknown form", distinct, "DISTINCT ON")
-        lowered = _distinct(context.as_node(lowered), names)
+        lowered = _distinct(context.as_node(lowered))
     return limits.limited(context, select, lowered, names, outputs, order), names
 
 
@@ -251,9 +265,7 @@ def _grouped(
     )
 
 
-def _distinct(node: Node, names: tuple[str, ...]) -> Grouped:
-    if any(not t for t in names):
-        raise NotLinear("distinct", exp.Distinct())
+def _distinct(node: Node) -> Grouped:
     return Grouped(plan.Aggregate(node, node.names, ()), tuple((name, name) for name in node.names))
 
 
@@ -284,6 +296,8 @@ def _join(context: Lowering, join: exp.Join, frame: From) -> None:
     if isinstance(join.this, exp.Lateral):
         raise NotLinear("lateral or generator", join, "LATERAL")
     outer = "SEMI" if kind == "SEMI" else "ANTI" if kind == "ANTI" else side
+    if outer:
+        subqueries.expand(context, frame, [])
     frame.settle(context)
     right = From(Scope(context.text, outer=frame.scope.outer))
     _item(context, join.this, right)
@@ -344,6 +358,8 @@ def _item(context: Lowering, item: exp.Expr, frame: From) -> None:
     match item:
         case exp.Table() if isinstance(item.this, exp.Identifier):
             node, shown, called = _table(context, item)
+        case exp.Table() if is_changes(item):
+            node, shown, called = _changes(context, item)
         case exp.Subquery() if isinstance(item.this, exp.Query):
             node, shown = node_of(context, item.this)
             called = (item.alias.lower(),)
@@ -387,6 +403,13 @@ def _table(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], 
     return node, names, (table.alias_or_name.lower(),)
 
 
+def _changes(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], tuple[str, ...]]:
+    """Read the changes of a relation, with the row before and the row after as structs."""
+    relation = changes_relation(find_relation(source_of(table, context.text), context.relations, context.text))
+    names = tuple(c.name for c in relation.rows)
+    return Scan(relation, names), names, (table.alias.lower() or WORD.lower(),)
+
+
 def _called(table: exp.Table, relation: Relation) -> tuple[str, ...]:
     if table.alias:
         return (table.alias.lower(),)
@@ -405,7 +428,7 @@ def outputs_of(context: Lowering, select: exp.Select, frame: From) -> list[Outpu
             outputs += _star(item, frame.scope)
             continue
         expr = context.resolve(item.unalias(), frame.scope, frame)
-        outputs.append((item.alias_or_name if isinstance(item, (exp.Alias, exp.Column, exp.Dot)) else "", expr))
+        outputs.append((output_name(item), expr))
         if isinstance(item, exp.Alias):
             frame.scope.aliases.setdefault(item.alias.lower(), expr)
     return outputs

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.compiler.functions import function_name
 from runnel.compiler.resolve import unknown_column
 from runnel.compiler.spark import DIALECT
-from runnel.errors import Terminal
+from runnel.errors import Terminal, nearest
 from runnel.model import types
 from runnel.model.relation import Column, Relation, check_columns
 
@@ -16,12 +18,18 @@ if TYPE_CHECKING:
     from runnel.compiler.source import SourceText
 
 
+def output_name(item: exp.Expr) -> str:
+    """Give the name of a column of a SELECT; '' where it has none."""
+    bare = item.unnest()
+    return bare.alias_or_name if isinstance(bare, (exp.Alias, exp.Column, exp.Dot)) else ""
+
+
 def check_outputs(view: str, names: tuple[str, ...], tree: exp.Query, text: SourceText, *, named: bool = False) -> None:
     """Refuse unnamed, reserved and repeated output columns; `named` says that the engine made names up."""
     items = tree.selects if isinstance(tree, exp.Query) else []
     for position, item in enumerate(items, 1):
-        known = isinstance(item, (exp.Alias, exp.Column, exp.Dot, exp.Star)) or item.is_star
-        if not known:
+        known = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Dot, exp.Star)) or item.is_star
+        if not known and not output_name(item):
             raise Terminal(
                 "RUNNEL-VIEW-REFUSED",
                 f"column {position} of {view} has no name",
@@ -51,6 +59,9 @@ def improve(error: Terminal, tree: exp.Expr, known: list[Relation], text: Source
     }
     for column in tree.find_all(exp.Column):
         if isinstance(column.this, exp.Star):
+            tables = [t.alias_or_name.lower() for t in tree.find_all(exp.Table, exp.TableAlias) if t.alias_or_name]
+            if column.table and column.table.lower() not in tables:
+                return unknown_column(column, column.table, tables, text, "table")
             continue
         parts = [part.name.lower() for part in column.parts]
         if not any(part in spoken for part in parts):
@@ -61,7 +72,23 @@ def improve(error: Terminal, tree: exp.Expr, known: list[Relation], text: Source
             and not any(isinstance(c.type, types.Struct) for r in known for c in r.rows)
         ):
             return unknown_column(column, column.name, names, text)
+    called = _called(tree, error.message)
+    if called is not None:
+        functions = [] if _exists(error.message) else [name.lower() for name in exp.FUNCTION_BY_NAME]
+        hint = nearest(function_name(called), functions, likeness=0.75) or error.hint
+        return Terminal(error.code, error.message, place=text.place_of(called), hint=hint)
     return Terminal(error.code, error.message, place=error.place or text.place, hint=error.hint)
+
+
+def _exists(message: str) -> bool:
+    """Say whether an engine complains about a call for another reason than its name."""
+    return not re.search(r"not exist|ROUTINE|not found|undefined", message, re.IGNORECASE)
+
+
+def _called(tree: exp.Expr, message: str) -> exp.Anonymous | None:
+    """Find the function an engine complains about."""
+    words = set(re.findall(r"\w+", message.lower()))
+    return next((call for call in tree.find_all(exp.Anonymous) if function_name(call) in words), None)
 
 
 def _given(alias: exp.Expr) -> list[exp.Expr]:

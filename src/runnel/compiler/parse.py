@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import re
+from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -10,10 +13,16 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from runnel.compiler.spark import DIALECT
-from runnel.errors import Place, Terminal
+from runnel.errors import Excerpt, Place, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "LEFT", "RIGHT", "INNER")
+NAMES_FOLLOW = ("SELECT", "FROM", "JOIN", "AS", "BY", "ON", "WHERE", "AND", "OR", "DISTINCT", "=", "<", ">", "+", "-")
+_QUOTED = re.compile(
+    r"""'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>['"`]|/\*)""", re.DOTALL
+)
 
 
 def parse_query(sql: str, place: Place | None = None) -> exp.Query:
@@ -26,7 +35,7 @@ def parse_query(sql: str, place: Place | None = None) -> exp.Query:
         raise Terminal(
             "RUNNEL-VIEW-SYNTAX",
             "a view is defined by exactly one SELECT",
-            place=place,
+            place=beginning(sql, place),
             hint="write SELECT ... or WITH ... SELECT ...",
         )
     return parsed[0]
@@ -37,9 +46,14 @@ def syntax_error(error: SqlglotError, sql: str, place: Place | None) -> Terminal
     first: dict[str, object] = next(iter(getattr(error, "errors", [])), {})
     line, highlight = first.get("line"), str(first.get("highlight") or "")
     column = first.get("col")
-    where = place
+    if not first:
+        return _unclosed(error, sql, place)
+    where, hint = place, None
     if isinstance(line, int) and isinstance(column, int):
-        where = shifted(place, line, max(1, column - len(highlight) + 1))
+        begins = sum(len(text) + 1 for text in sql.split("\n")[: line - 1])
+        start = begins + max(0, column - len(highlight))
+        where = place_at(sql, start, place, len(highlight) or 1)
+        hint = _misspelt(sql[: start + len(highlight)].split())
     said = str(first.get("description") or "").rstrip(".") or str(error).splitlines()[0]
     said = re.sub(r"<Token .*?text: (.*?), line.*?>", r"'\1'", said)
     said = re.sub(r"Required keyword: '\w+' missing for <class '[\w.]*?(\w+)'>", r"\1 is incomplete", said)
@@ -48,8 +62,39 @@ def syntax_error(error: SqlglotError, sql: str, place: Place | None) -> Terminal
         "RUNNEL-VIEW-SYNTAX",
         f"the SQL cannot be read{near}: {said}",
         place=where,
-        hint="mind commas, brackets and keywords",
+        hint=hint or "mind commas, brackets and keywords",
     )
+
+
+def _misspelt(words: list[str]) -> str | None:
+    """Give the hint for the first or one of the last words if it is nearly a keyword and stands where a name would not."""
+    last = [word for before, word in pairwise(words) if before.upper() not in NAMES_FOLLOW and before[-1] not in ",."]
+    for word in [*words[:1], *last[-2:]]:
+        found = difflib.get_close_matches(word.upper(), KEYWORDS, n=1, cutoff=0.75)
+        if found and word.upper() not in KEYWORDS:
+            return f"did you mean {found[0]!r}?"
+    return None
+
+
+def _unclosed(error: SqlglotError, sql: str, place: Place | None) -> Terminal:
+    """Say which quote or comment is never closed."""
+    found = next((m for m in _QUOTED.finditer(sql) if m["open"]), None)
+    if found is None:
+        return Terminal("RUNNEL-VIEW-SYNTAX", f"the SQL cannot be read: {str(error).splitlines()[0]}", place=place)
+    return Terminal(
+        "RUNNEL-VIEW-SYNTAX",
+        f"what begins with {found['open']} is never closed",
+        place=place_at(sql, found.start(), place, len(sql)),
+        hint=f"close it with {found['open'].replace('/*', '*/')}",
+    )
+
+
+def beginning(sql: str, place: Place | None) -> Place | None:
+    """Give the place of a text, its first word marked; None where the text came without one."""
+    word = re.match(r"\s*\S+", sql)
+    if place is None or place.line is None or word is None:
+        return place
+    return place_at(sql, word.end() - len(word[0].strip()), place, len(word[0].strip()))
 
 
 def shifted(place: Place | None, line: int, column: int) -> Place | None:
@@ -62,16 +107,44 @@ def shifted(place: Place | None, line: int, column: int) -> Place | None:
     return Place(place.file, place.line + line - 1, column + first)
 
 
-def place_at(sql: str, offset: int, place: Place | None) -> Place | None:
-    """Give the place of a character of the text."""
+def place_at(sql: str, offset: int, place: Place | None, length: int = 0) -> Place | None:
+    """Give the place of a character of the text; with a length, the line it stands in too, so that it can be underlined."""
     before = sql[:offset]
-    return shifted(place, before.count("\n") + 1, offset - (before.rfind("\n") + 1) + 1)
+    begins = before.rfind("\n") + 1
+    found = shifted(place, before.count("\n") + 1, offset - begins + 1)
+    if found is None or not length:
+        return found
+    line = sql[begins:].partition("\n")[0]
+    return replace(found, excerpt=Excerpt(line, offset - begins, length))
 
 
 def place_of(node: exp.Expr, sql: str, place: Place | None) -> Place | None:
-    """Give the place of the leftmost name in a piece of SQL, or the beginning of the text."""
-    starts = list(_starts(node))
-    return place_at(sql, min(starts), place) if starts else place
+    """Give the place of a piece of SQL, from the leftmost name in it on, or the beginning of the text."""
+    marks = list(_marks(node)) or _spelled(node, sql)
+    if not marks:
+        return beginning(sql, place)
+    start, end = min(s for s, _ in marks), max(e for _, e in marks)
+    return place_at(sql, start, place, len(_whole(sql, start, end)))
+
+
+def _whole(sql: str, start: int, end: int) -> str:
+    """Take the brackets of a call with its name and its arguments."""
+    text = sql[start:end]
+    follows = re.match(r"\s*\(", sql[end:]) if "(" not in text else None
+    if follows is not None:
+        end += follows.end()
+    while sql[start:end].count("(") > sql[start:end].count(")") and ")" in sql[end:]:
+        end = sql.index(")", end) + 1
+    return sql[start:end]
+
+
+def _spelled(node: exp.Expr, sql: str) -> list[tuple[int, int]]:
+    """Find a call that sqlglot keeps no place of, such as CURRENT_DATE, by its name."""
+    if not isinstance(node, exp.Func):
+        return []
+    names = {name.lower() for name in node.sql_names()}
+    tokens = DIALECT.tokenize(sql)
+    return [(t.start, t.end + 1) for t in tokens if t.text.lower() in names and sql[t.start] not in "'\"`"][:1]
 
 
 def span(node: exp.Expr) -> tuple[int, int] | None:
@@ -80,7 +153,7 @@ def span(node: exp.Expr) -> tuple[int, int] | None:
     return (int(start), int(end) + 1) if start is not None and end is not None else None
 
 
-def _starts(node: exp.Expr) -> Iterator[int]:
+def _marks(node: exp.Expr) -> Iterator[tuple[int, int]]:
     for found in node.walk():
         if "start" in found.meta:
-            yield int(found.meta["start"])
+            yield int(found.meta["start"]), int(found.meta["end"]) + 1

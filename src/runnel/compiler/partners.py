@@ -205,6 +205,7 @@ def needed(
 ) -> tuple[tuple[Input, ...], tuple[exp.Expr, ...]]:
     """Leave out inputs the parameters do not need: a question may be asked for more tuples than there are rows."""
     used = frozenset().union(*(plan.aliases(p) for p in parameters))
+    where = tuple(c for c in where if not plan.has_placeholder(c))
     if not used:
         return (), ()
     chosen = tuple(i for i in inputs if i.alias in used)

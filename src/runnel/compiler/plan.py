@@ -196,6 +196,15 @@ def relations(node: Node) -> frozenset[str]:
             return frozenset().union(*(relations(b) for b in branches))
 
 
+PLACEHOLDER = "#sub"
+"""What a call is named that stands for a subquery until its answer is joined."""
+
+
+def has_placeholder(expr: exp.Expr) -> bool:
+    """Say whether an expression waits for the answer of a subquery."""
+    return any(isinstance(n, exp.Anonymous) and n.this == PLACEHOLDER for n in expr.walk())
+
+
 def takes_away(node: Node) -> bool:
     """Say whether a plan has branches that are taken away from others, so that its rows must be added up to be counted."""
     match node:

@@ -121,7 +121,12 @@ class Scope:
         except Terminal as error:
             if self.outer is None or error.code != "RUNNEL-VIEW-COLUMN":
                 raise
-            return self.outer.column(column)
+            try:
+                return self.outer.column(column)
+            except Terminal as outside:
+                if outside.code == "RUNNEL-VIEW-COLUMN" and not (outside.hint or "").startswith("did you mean"):
+                    raise error from outside
+                raise
 
     def remap(self, values: Mapping[tuple[str, str], exp.Expr]) -> None:
         """Let everything named so far stand for other columns of the plan."""
@@ -162,21 +167,26 @@ class Scope:
         if len(found) == 1:
             return _placed(found[0], column)
         if found:
+            owners = dict.fromkeys(s.names[0] for s in among if s.get(name) and s.names[:1] != ("",))
+            ways = " or ".join(f"{owner}.{name}" for owner in owners) if len(owners) > 1 else ""
             raise Terminal(
                 "RUNNEL-VIEW-AMBIGUOUS",
                 f"the column {name!r} is in more than one table",
                 place=self.text.place_of(column),
-                hint="put the table's name or alias and a dot before it",
+                hint=f"write {ways}" if ways else "put the table's name or alias and a dot before it",
             )
         known = [n for source in among for n, _ in source.columns]
+        if column.table and name == column.parts[0].name:
+            called = [n for source in among for n in source.names if n]
+            raise unknown_column(column, name, [*called, *known], self.text, "table or column")
         raise unknown_column(column, name, known, self.text)
 
 
-def unknown_column(column: exp.Expr, name: str, known: list[str], text: SourceText) -> Terminal:
+def unknown_column(column: exp.Expr, name: str, known: list[str], text: SourceText, what: str = "column") -> Terminal:
     """Say that a column does not exist, with the nearest name."""
     return Terminal(
         "RUNNEL-VIEW-COLUMN",
-        f"unknown column {name!r}",
+        f"unknown {what} {name!r}",
         place=text.place_of(column),
         hint=nearest(name, known) or (f"there is {', '.join(dict.fromkeys(known))}" if known else None),
     )

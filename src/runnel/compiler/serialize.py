@@ -37,6 +37,7 @@ def _program_out(program: Program) -> dict[str, Any]:
         "operators": [[o.name, o.strategy.value, o.reason, o.code] for o in program.operators],
         "stages": [_program_out(stage) for stage in program.stages],
         "definite": program.definite,
+        **({"events": list(program.events)} if program.events else {}),
     }
 
 
@@ -50,6 +51,7 @@ def _program_in(data: dict[str, Any]) -> Program:
         tuple(Operator(name, Strategy(strategy), reason, code) for name, strategy, reason, code in data["operators"]),
         tuple(_program_in(stage) for stage in data["stages"]),
         data["definite"],
+        tuple(data.get("events", ())),
     )
 
 

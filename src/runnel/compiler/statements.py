@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
-from runnel.compiler.parse import parse_query, place_at
+from runnel.compiler.parse import parse_query, place_at, syntax_error
 from runnel.compiler.spark import DIALECT
 from runnel.errors import Place, Problems, RunnelError, Terminal
 from runnel.model.ddl import parse_columns
@@ -32,6 +32,7 @@ class ViewStatement:
     comment: str | None
     properties: Mapping[str, str]
     place: Place
+    named: Place | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,7 @@ class TableStatement:
     columns: tuple[Column, ...]
     key: tuple[str, ...]
     place: Place
+    named: Place | None = field(default=None, compare=False)
 
 
 Statement = ViewStatement | TableStatement
@@ -52,7 +54,7 @@ def parse_statements(text: str, file: str) -> list[Statement]:
     try:
         tokens = list(DIALECT.tokenize(text))
     except SqlglotError as error:
-        raise Problems([Terminal("RUNNEL-VIEW-SYNTAX", str(error).splitlines()[0], place=Place(file))]) from error
+        raise Problems([syntax_error(error, text, Place(file, 1, 1))]) from error
     statements: list[Statement] = []
     problems: list[RunnelError] = []
     for group in _split(tokens):
@@ -96,15 +98,16 @@ class _Reader:
         self.at += 1
         return self.tokens[self.at - 1]
 
-    def place(self) -> Place:
+    def place(self, *, marked: bool = False) -> Place:
         token = self.tokens[min(self.at, len(self.tokens) - 1)]
-        return place_at(self.text, token.start, Place(self.file, 1, 1)) or Place(self.file)
+        length = token.end + 1 - token.start if marked else 0
+        return place_at(self.text, token.start, Place(self.file, 1, 1), length) or Place(self.file)
 
     def wrong(self, message: str) -> Terminal:
         return Terminal(
             "RUNNEL-VIEW-SYNTAX",
             message,
-            place=self.place(),
+            place=self.place(marked=True),
             hint="write CREATE MATERIALIZED VIEW name [COMMENT '...'] [TBLPROPERTIES (...)] AS SELECT ...",
         )
 
@@ -132,6 +135,7 @@ def _statement(reader: _Reader) -> Statement:
 
 def _view(reader: _Reader) -> ViewStatement:
     reader.take("IF", "NOT", "EXISTS")
+    named = reader.place(marked=True)
     name = _name(reader)
     comment: str | None = None
     properties: dict[str, str] = {}
@@ -147,11 +151,12 @@ def _view(reader: _Reader) -> ViewStatement:
     place = reader.place()
     sql = reader.text[reader.tokens[reader.at].start : reader.tokens[-1].end + 1]
     parse_query(sql, place)
-    return ViewStatement(name, sql, comment, properties, place)
+    return ViewStatement(name, sql, comment, properties, place, named)
 
 
 def _table(reader: _Reader) -> TableStatement:
     reader.take("IF", "NOT", "EXISTS")
+    named = reader.place(marked=True)
     name = _name(reader)
     place = reader.place()
     if not reader.take("("):
@@ -161,7 +166,7 @@ def _table(reader: _Reader) -> TableStatement:
         token = reader.next("')'")
         depth += (token.text == "(") - (token.text == ")")
     columns, key = parse_columns(reader.text[start : token.start], owner=name, place=place)
-    return TableStatement(name, columns, key, place)
+    return TableStatement(name, columns, key, place, named)
 
 
 def _name(reader: _Reader) -> str:

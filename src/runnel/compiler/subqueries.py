@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from runnel.compiler.lower import Lowering
     from runnel.compiler.partners import Partners
 
-NAME = "#sub"
-
 
 @dataclass(frozen=True)
 class Subquery:
@@ -68,10 +66,10 @@ def find(context: Lowering, scope: Scope, frame: From, node: exp.Expr) -> exp.Ex
         query, kind = _query(node.this), "exists"
     else:
         query, kind = node.this, "scalar"
-    found = _lowered(context, scope, frame, query, kind, len(compared))
+    found = _lowered(context, scope, frame, context.original(query), kind, len(compared))
     context.subqueries.append(found)
     number = exp.Literal.number(len(context.subqueries) - 1)
-    return exp.Anonymous(this=NAME, expressions=[number, *compared, *(o.copy() for o in found.outer)])
+    return exp.Anonymous(this=plan.PLACEHOLDER, expressions=[number, *compared, *(o.copy() for o in found.outer)])
 
 
 def _query(node: exp.Expr) -> exp.Expr:
@@ -283,7 +281,7 @@ def _tied_groups(
 
 def any_in(exprs: list[exp.Expr]) -> bool:
     """Say whether any expression has a placeholder."""
-    return any(_is_placeholder(n) for e in exprs for n in e.walk())
+    return any(plan.has_placeholder(e) for e in exprs)
 
 
 def expand_inside(context: Lowering, frame: From, exprs: list[exp.Expr], groups: list[exp.Expr]) -> list[exp.Expr]:
@@ -300,10 +298,10 @@ def expand_inside(context: Lowering, frame: From, exprs: list[exp.Expr], groups:
 
 def expand(context: Lowering, frame: From, exprs: list[exp.Expr]) -> list[exp.Expr]:
     """Join the answers of all subqueries in the conditions and in these expressions; give the expressions without them."""
-    if not any(_is_placeholder(n) for e in (*frame.where, *exprs) for n in e.walk()):
+    if not any_in([*frame.where, *exprs]):
         return exprs
-    plain = [c for c in frame.where if not any(_is_placeholder(n) for n in c.walk())]
-    asking = [c for c in frame.where if any(_is_placeholder(n) for n in c.walk())]
+    plain = [c for c in frame.where if not plan.has_placeholder(c)]
+    asking = [c for c in frame.where if plan.has_placeholder(c)]
     expander = _Expander(context, frame, From(frame.scope, list(frame.inputs), plain, list(frame.generators)))
     frame.where = list(plain)
     for condition in asking:
@@ -312,7 +310,7 @@ def expand(context: Lowering, frame: From, exprs: list[exp.Expr]) -> list[exp.Ex
 
 
 def _is_placeholder(node: exp.Expr) -> bool:
-    return isinstance(node, exp.Anonymous) and node.this == NAME
+    return isinstance(node, exp.Anonymous) and node.this == plan.PLACEHOLDER
 
 
 @dataclass

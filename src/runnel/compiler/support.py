@@ -50,6 +50,7 @@ SUPPORT: tuple[Support, ...] = (
     Support("having", Strategy.LINEAR, "filters the rows of an aggregate kept beside the view", "RUNNEL-FULL-HAVING"),
     Support("order by", Strategy.LINEAR, "ignored: a view is a bag of rows, order them when reading"),
     Support("constant rows", Strategy.LINEAR, "", "RUNNEL-FULL-VALUES"),
+    Support("event view", Strategy.LINEAR, "one row per changed key and epoch; only grows"),
     Support("lateral or generator", Strategy.LINEAR, "rows made from each changed row", "RUNNEL-FULL-LATERAL"),
     Support(
         "grouping sets",
@@ -130,15 +131,50 @@ SUPPORT: tuple[Support, ...] = (
         "RUNNEL-VIEW-REFUSED",
         "filter by a hash of a column instead",
     ),
-    Support(
-        "event view",
-        Strategy.REFUSED,
-        "CHANGES(...) is not yet supported",
-        "RUNNEL-VIEW-REFUSED",
-        "read project.changes() instead",
-    ),
 )
 BY_FEATURE = {row.feature: row for row in SUPPORT}
+
+ABOUT: dict[str, str] = {
+    "scan": "a table or another view, with or without a key, to any depth",
+    "filter": "`WHERE` with any deterministic condition",
+    "project": "expressions, structs, arrays, maps, JSON functions",
+    "inner join": "`JOIN`, `CROSS JOIN`, `USING`, `NATURAL`, commas; any condition",
+    "union all": "`UNION ALL`",
+    "distinct": "`SELECT DISTINCT`",
+    "union": "`UNION`",
+    "aggregate": "`sum`, `count`, `count_if`, `avg`, `stddev`, `variance` and their kin, `FILTER`, `GROUP BY` or none",
+    "having": "`HAVING`, and expressions over aggregates such as `CASE WHEN count(*) > 1 THEN sum(x) END`",
+    "order by": "`ORDER BY` without `LIMIT`",
+    "constant rows": "`VALUES`, `SELECT` without `FROM`",
+    "event view": "`CHANGES(t)`",
+    "lateral or generator": "`LATERAL VIEW`, `explode`, `posexplode`, `inline`, `stack`, of arrays and maps",
+    "grouping sets": "`GROUPING SETS`, `ROLLUP`, `CUBE`, `grouping()`, `grouping_id()`",
+    "outer join": "`LEFT`, `RIGHT`, `FULL JOIN`; any condition",
+    "semi or anti join": "`LEFT SEMI JOIN`, `LEFT ANTI JOIN`; any condition",
+    "subquery in an expression": "`EXISTS`, `IN`, `NOT IN` (with its rules for NULL), scalar subqueries; correlated or not",
+    "aggregate over DISTINCT": "`count(DISTINCT a, b)`, `sum(DISTINCT x)`, `avg(DISTINCT x)`",
+    "minimum or maximum": "`min`, `max`, `min_by`, `max_by`, `bool_and`, `bool_or`, `every`, `some`",
+    "aggregate function": (
+        "`percentile`, `median`, `mode`, `collect_list`, `collect_set`, `any_value`, `first`, `bit_and`, `corr`, "
+        "`approx_count_distinct` and every other aggregate of Spark"
+    ),
+    "window function": (
+        "`OVER (PARTITION BY ...)`: ranks, offsets, running and framed aggregates; `QUALIFY`; "
+        "without `PARTITION BY` over the rows of an aggregate"
+    ),
+    "limit": "`ORDER BY ... LIMIT n OFFSET m`, of the view or inside it",
+    "except or intersect": "`EXCEPT`, `MINUS`, `INTERSECT`, each with `ALL`",
+    "pivot": "`PIVOT (... FOR c IN (...))`",
+    "recursive query": "`WITH RECURSIVE`",
+    "window over all rows": "`OVER (ORDER BY ...)` and `OVER ()` over the rows of a table or a join",
+    "aggregate of this type": "a sum that no exact sum can stand for; such sums are computed group by group before it comes to this",
+    "unknown form": "anything the compiler does not read, such as `UNION BY NAME`, while Spark does",
+    "type changed by rewriting": "a guard: the program's types are compared with the query's own",
+    "forced": "`TBLPROPERTIES ('mode' = 'full')`",
+    "non-deterministic function": "`rand`, `uuid`, `current_timestamp`, `current_date`, `now`, `current_user` and their kin",
+    "table sample": "`TABLESAMPLE`",
+}
+"""What each row of the table covers, for the page of reference."""
 
 
 @dataclass(frozen=True)

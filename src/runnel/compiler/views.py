@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.compiler import differentiate, passes, plan, support
+from runnel.compiler import differentiate, events, passes, plan, support
 from runnel.compiler.bind import bind, bind_tree
 from runnel.compiler.definite import completed
 from runnel.compiler.emit import quoted
@@ -27,7 +27,7 @@ from runnel.compiler.support import Finding, NotLinear
 from runnel.compiler.top import top_steps
 from runnel.errors import Terminal, UsageError, nearest
 from runnel.model import types
-from runnel.model.program import Operator, Program, Step, Strategy, Term
+from runnel.model.program import Operator, Program, Step, Strategy, Term, changes
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
 
 if TYPE_CHECKING:
@@ -53,14 +53,17 @@ class _Compilation:
     relations: Mapping[str, Relation]
     analyse: Analyse
     stages: list[Program] = field(default_factory=list)
+    known: dict[str, tuple[Column, ...]] = field(default_factory=dict)
 
     def typed(self, node: Node) -> tuple[Column, ...]:
         """Ask the engine for a plan's column types."""
         return self.columns(differentiate.state(node, "new"))
 
     def columns(self, piece: Piece) -> tuple[Column, ...]:
-        tables = {f"{name}__{role}": (*self.relation(name).rows, _WEIGHT) for name, role in piece.reads}
-        return tuple(c for c in self.analyse(piece.sql, tables) if c.name != WEIGHT)
+        if piece.sql not in self.known:
+            tables = {f"{name}__{role}": (*self.relation(name).rows, _WEIGHT) for name, role in piece.reads}
+            self.known[piece.sql] = tuple(c for c in self.analyse(piece.sql, tables) if c.name != WEIGHT)
+        return self.known[piece.sql]
 
     def relation(self, name: str) -> Relation:
         return next((s.relation for s in self.stages if s.view == name), None) or self.relations[name]
@@ -155,7 +158,11 @@ def compile_view(
     by_name = {relation.name: relation for relation in relations.values()}
     for table in base_tables(tree):
         find_relation(table, by_name, text)
-    compilation = _Compilation(name, text, tree, by_name, analyse)
+    read = events.sources(tree, by_name, text)
+    compilation = _Compilation(name, text, tree, {**by_name, **events.virtual(read)}, analyse)
+    if read:
+        events.check(tree, found, read, mode, text)
+        return _event_view(compilation, found, tuple(read))
     hurdles = [f for f in found if f.support.strategy is Strategy.FULL]
     if mode == "full":
         return _full(compilation, [Finding(support.BY_FEATURE["forced"], tree, "recompute"), *found])
@@ -186,6 +193,7 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
     c = compilation
     context = Lowering(c.text, c.relations, c.aggregate, c.keyed, c.top, c.typed)
     context.definite = _make_definite(compilation)
+    context.remember(compilation.tree)
     lowered, names = lower(context, compilation.tree)
     check_outputs(compilation.name, names, compilation.tree, compilation.text)
     if isinstance(lowered, Grouped):
@@ -209,6 +217,28 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
         stages,
         compilation.tree.sql(dialect=DIALECT, comments=False) if context.definite else "",
     )
+
+
+def _event_view(compilation: _Compilation, found: list[Finding], read: tuple[str, ...]) -> Program:
+    """Compile a view over `CHANGES(...)`: it follows those alone, keeps nothing beside it, and is never recomputed."""
+    c, refuse = compilation, events.no_stages
+    try:
+        lowered, names = lower(Lowering(c.text, c.relations, refuse, refuse, refuse, c.typed), c.tree)
+        check_outputs(c.name, names, c.tree, c.text)
+        if isinstance(lowered, Keyed):
+            refuse(lowered)
+        if isinstance(lowered, Grouped):
+            step, source = aggregate_step(c.name, Kind.VIEW, lowered, c.typed), lowered.aggregate.source
+        else:
+            step, source = _bag_step(c, lowered, names), lowered
+        step = events.only_events(step, passes.run(source), {changes(name) for name in read}, c.text)
+        _check_types(c, step.target)
+    except NotLinear as signal:
+        raise events.refused(signal.finding, c.text) from signal
+    beside = {name for term in step.terms for name, role in term.reads if role != "delta"}
+    operators = (*(Operator(f"scan {changes(name)}", Strategy.LINEAR) for name in read), *_operators(c, found, ()))
+    inputs = tuple(sorted({*beside, *read}))
+    return Program(c.name, step.target.rows, Strategy.LINEAR, (step,), inputs, operators, events=read)
 
 
 def _make_definite(compilation: _Compilation) -> bool:
@@ -267,8 +297,9 @@ def _is_number(column: Column) -> bool:
 
 def _analysed(compilation: _Compilation) -> tuple[tuple[Column, ...], str, frozenset[str]]:
     """Ask the engine about the user's own text; give its columns, the bound text and what it reads."""
-    bound, read = bind_tree(compilation.tree, compilation.text, compilation.relations)
-    tables = {f"{name}__rows": compilation.relations[name].rows for name in read}
+    bound, read = bind_tree(compilation.tree, compilation.text, compilation.relations, events=True)
+    virtual = [changes(name) for name in read if changes(name) in compilation.relations]
+    tables = {f"{name}__rows": compilation.relations[name].rows for name in (*read, *virtual)}
     try:
         return compilation.analyse(bound, tables), bound, read
     except Terminal as error:

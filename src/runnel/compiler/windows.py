@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -116,6 +117,7 @@ def _columns(context: Lowering, frame: From, given: list[exp.Expr]) -> list[exp.
         if unique(Spj(tuple(frame.inputs), (), names), frozenset(p.name for p in names)):
             return []
     node, at = frame.node()
+    node = replace(node, where=())
     typed = {n: c.type for n, c in zip(node.names, context.typed(node), strict=True)}
     found: list[exp.Expr] = []
     for source in frame.scope.sources:

@@ -56,6 +56,8 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
 
 def _function(node: exp.Expr) -> exp.Expr:
     match node:
+        case exp.Count() if isinstance(node.find_ancestor(exp.Pivot, exp.Select), exp.Pivot):
+            return _pivoted_count(node.this)
         case exp.Count() if node.expressions:
             return _count([node.this, *node.expressions])
         case exp.CountIf():
@@ -182,6 +184,15 @@ def _count(arguments: list[exp.Expr]) -> exp.Expr:
     """DuckDB counts one argument only: count the rows in which none is NULL."""
     there = [exp.Not(this=exp.Is(this=exp.paren(a.copy()), expression=exp.Null())) for a in arguments]
     return exp.Count(this=exp.Case(ifs=[exp.If(this=exp.and_(*there), true=exp.Literal.number(1))]))
+
+
+def _pivoted_count(argument: exp.Expr) -> exp.Expr:
+    """Count in a PIVOT: where there are no rows to count Spark gives NULL."""
+    if isinstance(argument, (exp.Star, exp.Distinct)):
+        return exp.Sum(this=exp.Literal.number(1)) if isinstance(argument, exp.Star) else exp.Count(this=argument.copy())
+    there = exp.Is(this=exp.paren(argument.copy()), expression=exp.Null())
+    one = exp.If(this=there, true=exp.Literal.number(0))
+    return exp.Sum(this=exp.Case(ifs=[one], default=exp.Literal.number(1)))
 
 
 def _whole_quotient(dividend: exp.Expr, divisor: exp.Expr) -> exp.Expr:

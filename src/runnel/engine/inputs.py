@@ -16,6 +16,7 @@ from runnel.compiler import rows_delta_sql, rows_sql
 from runnel.engine.base import Derived, Files, Rows
 from runnel.errors import Terminal
 from runnel.lake import files
+from runnel.lake.catalog import now
 from runnel.lake.compaction import fold
 from runnel.model import types
 from runnel.model.program import name as role_name
@@ -57,6 +58,15 @@ class Pending:
     """Files written for an epoch that is not published yet, by relation."""
 
     files: dict[str, list[NewFile]] = field(default_factory=dict)
+    moment: str | None = None
+    """The time of the epoch, once something that is written into it names its time; its number is then fixed too."""
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def at(self) -> str:
+        """Give the time of this epoch; the same for all who ask."""
+        with self._lock:
+            self.moment = self.moment or now()
+            return self.moment
 
     def add(self, relation: str, files: list[NewFile]) -> None:
         """Take files that hold a change of this relation."""
@@ -139,6 +149,11 @@ class Inputs:
         self._stored_deltas: dict[str, Files | Rows] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
+
+    @property
+    def range(self) -> tuple[Snapshot, Snapshot, Pending, Mapping[str, Beside]]:
+        """The state before, the newest one, what is pending for the next, and what stands beside it."""
+        return self._old, self._head, self._pending, self._beside
 
     def for_own(self) -> Inputs:
         """Give the inputs of what a program itself makes: old is what is stored now, and nothing has changed yet."""

@@ -59,6 +59,8 @@ class ViewEntry:
 
     `stages` are all stages below a view. `seen` has the columns of each table as the view's text meant them when it was
     compiled: a column that the table got later is not there for it. Empty for a stage, which has no text.
+    `events` are the relations whose changes an event view gathers, from epoch `since` on. `functions` are the users' functions
+    it calls, each with the fingerprint of the body it was computed with.
     """
 
     name: str
@@ -70,6 +72,9 @@ class ViewEntry:
     frontier: int
     error: str | None = None
     seen: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    events: tuple[str, ...] = ()
+    since: int = 0
+    functions: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -77,7 +82,8 @@ class Commit:
     """Everything that becomes visible together, computed on the state as of `base`.
 
     What is dropped is dropped before anything is created. In `frontiers`, None stands for the epoch this commit gets; in
-    `errors`, None clears.
+    `errors`, None clears. With a `moment` its rows name their own epoch and time: it becomes the epoch right after `base`, at
+    that time, or a conflict.
     """
 
     base: int
@@ -91,3 +97,4 @@ class Commit:
     positions: dict[str, dict[str, Any]] = field(default_factory=dict)
     record: dict[str, Any] = field(default_factory=dict)
     kind: str = "epoch"
+    moment: str | None = None

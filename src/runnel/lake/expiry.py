@@ -17,6 +17,7 @@ from pyarrow import fs
 from runnel.failpoints import reach
 from runnel.lake import encoding, files, tables
 from runnel.lake.catalog import now
+from runnel.lake.lease import pinned
 from runnel.lake.snapshot import decode_view, frontiers_of, head_of
 
 if TYPE_CHECKING:
@@ -77,17 +78,21 @@ def expire(lake: Lake, keep: int, *, grace: float = GRACE_SECONDS) -> Expired:
 
 def _kept(connection: sa.Connection, keep: int) -> _Kept:
     head = head_of(connection)
-    horizon = head - keep
+    horizon = min([head - keep, *pinned(connection)])
     frontiers = {name: frontier for name, (frontier, _) in frontiers_of(connection, head).items()}
-    s = tables.snapshot.c.snapshot_id
-    epochs = connection.execute(
-        sa.select(s).where(sa.or_(s >= horizon, s.in_(sorted(set(frontiers.values()))))).order_by(s)
-    ).scalars()
     passed: dict[str, int] = {}
+    since = horizon
     v = tables.runnel_view
     for row in connection.execute(sa.select(v).where(v.c.end_snapshot.is_(None))):
-        for relation in decode_view(row.name, row.definition).inputs:
+        view = decode_view(row.name, row.definition)
+        for relation in view.inputs:
             passed[relation] = min(passed.get(relation, head), frontiers[row.name])
+        if view.events:  # it will go through every epoch since its frontier, one by one
+            since = min(since, frontiers[row.name])
+    s = tables.snapshot.c.snapshot_id
+    epochs = connection.execute(
+        sa.select(s).where(sa.or_(s >= since, s.in_(sorted(set(frontiers.values()))))).order_by(s)
+    ).scalars()
     return _Kept(list(epochs), horizon, passed)
 
 

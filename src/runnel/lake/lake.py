@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import uuid
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +20,7 @@ from runnel.lake.publish import publish
 from runnel.lake.snapshot import SnapshotReader, expired
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
 
 
 _LARGEST_EPOCH = 2**62
+_PIN_SECONDS = 6 * 3600.0
+_BATCH = 500
 
 
 class Lake:
@@ -160,9 +164,34 @@ class Lake:
             {**json.loads(row.record), "epoch": row.epoch, "kind": row.kind, "time": row.time} for row in reversed(rows)
         ]
 
+    def times(self, epochs: Sequence[int]) -> dict[int, str]:
+        """Give the times of epochs; raise `RUNNEL-EPOCH-EXPIRED` for one that is no longer kept."""
+        e = tables.runnel_epoch.c
+        found: dict[int, str] = {}
+        with self.catalog.read() as connection:
+            for start in range(0, len(epochs), _BATCH):
+                wanted = list(epochs[start : start + _BATCH])
+                rows = connection.execute(sa.select(e.epoch, e.time).where(e.epoch.in_(wanted)))
+                found.update({row.epoch: str(row.time) for row in rows})
+        for epoch in epochs:
+            if epoch not in found:
+                raise expired(epoch, self.catalog.name)
+        return found
+
     def acquire(self, name: str, owner: str, seconds: float) -> bool:
         """Take a lease that is free, run out or ours; say whether we hold it now."""
         return lease.acquire(self.catalog, name, owner, seconds)
+
+    @contextmanager
+    def pinned(self, epoch: int) -> Iterator[None]:
+        """Keep an epoch, and the changes since, from being forgotten while something is computed as of it."""
+        owner = uuid.uuid4().hex
+        name = lease.pin_name(epoch, owner)
+        lease.acquire(self.catalog, name, owner, _PIN_SECONDS)
+        try:
+            yield
+        finally:
+            lease.release(self.catalog, name, owner)
 
     def renew(self, name: str, owner: str, seconds: float) -> bool:
         """Lengthen a lease; False if somebody took it over."""

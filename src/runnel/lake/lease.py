@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from runnel.lake.catalog import Catalog
 
 _L = tables.runnel_lease
+_PIN = "pin:"
 
 
 def _clock(connection: sa.Connection) -> float:
@@ -48,6 +49,18 @@ def release(catalog: Catalog, lease: str, owner: str) -> None:
     """Give a lease back, if it is ours."""
     with catalog.write(_L) as connection:
         connection.execute(_L.delete().where(_L.c.name == lease, _L.c.owner == owner))
+
+
+def pin_name(epoch: int, owner: str) -> str:
+    """Name the lease that keeps an epoch, and all after it, from being forgotten."""
+    return f"{_PIN}{epoch}:{owner}"
+
+
+def pinned(connection: sa.Connection) -> list[int]:
+    """Give the epochs that somebody works on just now."""
+    held = sa.and_(_L.c.name.startswith(_PIN), _L.c.until > _clock(connection))
+    names = connection.execute(sa.select(_L.c.name).where(held)).scalars()
+    return [int(name.removeprefix(_PIN).partition(":")[0]) for name in names]
 
 
 def holder(catalog: Catalog, lease: str) -> str | None:

@@ -75,7 +75,7 @@ def publish(
 ) -> int:
     """Write a commit inside the transaction that is open; give its epoch."""
     draft = begin(connection, reader)
-    check_base(draft, commit.base)
+    check_base(draft, commit.base, exact=commit.moment is not None)
     reach("publish:begun")
     frontiers = {name: list(state) for name, state in frontiers_of(connection, draft.head).items()}
     for name in commit.drop:
@@ -86,17 +86,17 @@ def publish(
     reach("publish:files-listed")
     _define(draft, commit, frontiers)
     _move_positions(draft, commit.positions)
-    finish(draft, commit.kind, commit.record, frontiers)
+    finish(draft, commit.kind, commit.record, frontiers, commit.moment)
     return draft.epoch
 
 
-def check_base(draft: Draft, base: int) -> None:
-    """Raise `Conflict` if anything but compaction was published after `base`."""
+def check_base(draft: Draft, base: int, *, exact: bool = False) -> None:
+    """Raise `Conflict` if anything but compaction was published after `base`; with `exact`, if anything was."""
     e = tables.runnel_epoch.c
     if base == draft.head:
         return
     kinds = draft.connection.execute(sa.select(e.kind).where(e.epoch > base)).scalars().all()
-    if base < draft.head and len(kinds) == draft.head - base and set(kinds) == {COMPACTION}:
+    if not exact and base < draft.head and len(kinds) == draft.head - base and set(kinds) == {COMPACTION}:
         return
     raise Conflict(
         "RUNNEL-EPOCH-CONFLICT",
@@ -294,9 +294,11 @@ def _move_positions(draft: Draft, positions: dict[str, dict[str, Any]]) -> None:
     draft.connection.execute(p.insert(), rows)
 
 
-def finish(draft: Draft, kind: str, record: dict[str, Any], frontiers: dict[str, list[Any]]) -> None:
-    """Write the snapshot itself and the epoch's record."""
-    at = now()
+def finish(
+    draft: Draft, kind: str, record: dict[str, Any], frontiers: dict[str, list[Any]], moment: str | None = None
+) -> None:
+    """Write the snapshot itself and the epoch's record, as of now or of a given moment."""
+    at = moment or now()
     execute = draft.connection.execute
     execute(
         tables.snapshot.insert(),

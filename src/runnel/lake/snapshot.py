@@ -334,6 +334,8 @@ def encode_view(view: ViewEntry) -> str:
             "inputs": list(view.inputs),
             "stages": list(view.stages),
             "seen": {table: list(columns) for table, columns in view.seen.items()},
+            **({"events": list(view.events), "since": view.since} if view.events else {}),
+            **({"functions": dict(view.functions)} if view.functions else {}),
         }
     )
 
@@ -343,4 +345,16 @@ def decode_view(name: str, text: str) -> ViewEntry:
     facts = json.loads(text)
     seen = {table: tuple(columns) for table, columns in facts.get("seen", {}).items()}
     inputs, stages = tuple(facts["inputs"]), tuple(facts["stages"])
-    return ViewEntry(name, facts["sql"], facts["properties"], facts["program"], inputs, stages, 0, seen=seen)
+    return ViewEntry(
+        name,
+        facts["sql"],
+        facts["properties"],
+        facts["program"],
+        inputs,
+        stages,
+        0,
+        seen=seen,
+        events=tuple(facts.get("events", ())),
+        since=facts.get("since", 0),
+        functions=facts.get("functions", {}),
+    )

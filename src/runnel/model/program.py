@@ -36,6 +36,11 @@ def name(relation: str, role: Role) -> str:
     return quote(f"{relation}__{role}")
 
 
+def changes(relation: str) -> str:
+    """Name the changes of a relation, which event views read by the role `delta`; they are stored nowhere."""
+    return f"changes({relation})"
+
+
 class Strategy(str, Enum):
     """How a view follows its inputs; `FULL` recomputes and says so."""
 
@@ -150,6 +155,8 @@ class Program:
 
     The view is then equal to this text, which is one of the answers the user's text allows.
     """
+    events: tuple[str, ...] = ()
+    """The relations whose changes are an event view's rows, each read as `changes(...)`; such a view only grows."""
 
     @property
     def relation(self) -> Relation:

@@ -116,7 +116,7 @@ def refresh(runtime: Runtime, names: list[str] | None = None, *, full: bool = Fa
     head = runtime.lake.snapshot()
     found = None if names is None else [find_view(head, name).name for name in names]
     if full:
-        for name in found or list(head.views):
+        for name in found or [view.name for view in head.views.values() if not view.events]:
             rebuild(runtime, name)
     return update(runtime, found).epoch
 

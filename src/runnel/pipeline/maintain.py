@@ -18,6 +18,7 @@ from runnel.failpoints import reach
 from runnel.model.program import Strategy
 from runnel.model.relation import Kind
 from runnel.pipeline.cost import estimate
+from runnel.pipeline.events import event_files
 from runnel.pipeline.joins import hand_on
 from runnel.pipeline.materialise import change_sql, materialise
 
@@ -155,6 +156,8 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
     begun = time.perf_counter()
     program = runtime.program(view)
     try:
+        if program.events:
+            return _gather(runtime, view, inputs, pending, begun)
         changed = frozenset(name for name in program.inputs if inputs.delta_rows(name))
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
@@ -171,6 +174,15 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
     did = "full" if strategy is Strategy.FULL else "incremental"
     rows = sum(file.rows for file in files)
     return ViewResult(view.name, did, rows, _since(begun), stage=is_stage(view), estimate=guess)
+
+
+def _gather(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending, begun: float) -> ViewResult:
+    """Add what happened to an event view."""
+    files = event_files(runtime, view, runtime.program(view), inputs)
+    reach("epoch:view-computed")
+    pending.add(view.name, files)
+    rows = sum(file.rows for file in files)
+    return ViewResult(view.name, "incremental" if files else "skipped", rows, _since(begun))
 
 
 def _run_steps(

@@ -98,13 +98,26 @@ def make_plan(
         program = _compile(runtime, name, chosen.get(name), stored, relations)
         relations[name] = program.relation
         plan.programs[name] = program
-        if stored is None or reads[name] & changed or not _same_program(runtime, head, stored, program):
+        same = stored is not None and _same_program(runtime, head, stored, program)
+        if not same or (reads[name] & changed and not program.events):
+            _refuse_emptying(name, program, chosen)
             changed.add(name)
             plan.entries[name] = _entry(program, chosen.get(name) or stored, head, relations, stored)
-        else:
+        elif stored is not None:
             _redefine(plan, stored, chosen.get(name), program)
     _choose_fresh(plan, changed)
     return plan
+
+
+def _refuse_emptying(name: str, program: Program, chosen: Mapping[str, Definition]) -> None:
+    """Keep what an event view has gathered from going only because something that it reads is changed."""
+    if program.events and name not in chosen:
+        error = Terminal(
+            "RUNNEL-VIEW-EVENTS-KEPT",
+            f"the event view {name} would have to begin anew, and what it has gathered would be lost",
+            hint=f"copy what you need of {name} and drop it first",
+        )
+        raise Refused(name, error)
 
 
 def _redefine(plan: Plan, stored: ViewEntry, definition: Definition | None, program: Program) -> None:
@@ -125,7 +138,7 @@ def _reads(
     found = {name: text_reads(head, view, named) for name, view in head.views.items() if name not in chosen}
     for name, definition in chosen.items():
         try:
-            found[name] = bind(definition.sql, named, place=definition.place)[1]
+            found[name] = bind(definition.sql, named, place=definition.place, events=True)[1]
         except RunnelError as error:
             raise Refused(name, error) from error
     return found
@@ -135,7 +148,7 @@ def text_reads(head: Snapshot, view: ViewEntry, relations: Mapping[str, Relation
     """Find what a view reads: what its text names, whether or not its program has use for all of it."""
     below = [view, *(head.entries[name] for name in view.stages if name in head.entries)]
     read = {name for entry in below for name in entry.inputs} - set(view.stages)
-    return frozenset(read) | bind(view.sql, relations)[1]
+    return frozenset(read) | bind(view.sql, relations, events=True)[1]
 
 
 def _in_order(reads: Mapping[str, frozenset[str]], chosen: Mapping[str, Definition]) -> list[str]:
@@ -227,6 +240,8 @@ def _entry(
         tuple(stage.view for stage in program.stages),
         head.epoch,
         seen={table.name: tuple(c.name for c in table.columns) for table in tables},
+        events=program.events,
+        since=head.epoch,
     )
 
 

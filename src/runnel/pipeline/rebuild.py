@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import Inputs, Pending
 from runnel.lake.entries import Commit
+from runnel.pipeline.events import refuse_recomputing
 from runnel.pipeline.maintain import ViewResult, is_stage, levels, maintain
 from runnel.pipeline.materialise import difference_sql, materialise
 from runnel.pipeline.step import in_turn, note_results
@@ -28,13 +29,14 @@ def rebuild(runtime: Runtime, name: str) -> int:
 def _attempt(runtime: Runtime, name: str) -> int:
     head = runtime.lake.snapshot()
     view = head.views[name]
+    refuse_recomputing(view)
     mine = {n: head.entries[n] for n in (*view.stages, name)}
     pending = Pending()
     try:
         results = [_difference(runtime, head, entry, pending) for level in levels(mine) for entry in level]
         followers = immediate_readers(head, set(mine)) - mine.keys()
         results += maintain(runtime, head, pending, [e for n, e in head.entries.items() if n in followers])
-        commit = Commit(base=head.epoch, add=pending.all(), kind="rebuild")
+        commit = Commit(base=head.epoch, add=pending.all(), kind="rebuild", moment=pending.moment)
         note_results(commit, head, results)
         return runtime.lake.publish(commit)
     except BaseException:

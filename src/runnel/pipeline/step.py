@@ -143,7 +143,7 @@ def _commit(
     phases: dict[str, float],
 ) -> Commit:
     commit = Commit(base=head.epoch)
-    commit.add = pending.all()
+    commit.add, commit.moment = pending.all(), pending.moment
     note_results(commit, head, results)
     commit.positions = {
         name: position for name, position in change.positions.items() if head.positions.get(name) != position

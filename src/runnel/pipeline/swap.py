@@ -50,7 +50,8 @@ def swap_planned(runtime: Runtime, plan_at: Callable[[Snapshot], Plan]) -> Plan:
     for attempt in range(ATTEMPTS):
         try:
             plan = _pinned(runtime, plan_at)
-            _carry_out(runtime, plan)
+            with runtime.lake.pinned(plan.head.epoch):
+                _carry_out(runtime, plan)
         except Overtaken:
             if attempt + 1 == ATTEMPTS:
                 raise
@@ -117,6 +118,7 @@ def _attempt(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> int:
         results += _catch_up(runtime, plan, now, pending, beside)
         commit = _commit(plan, now, dropped, beside)
         commit.add += pending.all()
+        commit.moment = pending.moment
         note_results(commit, now, [r for r in results if r.view in now.entries and r.view not in plan.made])
         commit.record = _record(plan, beside)
         return runtime.lake.publish(commit)
@@ -128,8 +130,12 @@ def _attempt(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> int:
 def _move_readers(
     runtime: Runtime, plan: Plan, now: Snapshot, pending: Pending, dropped: Sequence[str]
 ) -> list[ViewResult]:
-    """Bring the views over a table that is swapped, and that stay, up to date: they cannot ask the new one what was before."""
-    direct = [e.name for e in now.entries.values() if set(e.inputs) & plan.tables.keys()]
+    """Bring the views over a table that is swapped, and that stay, up to date: they cannot ask the new one what was before.
+
+    Event views stay even where a view that they read is swapped.
+    """
+    swapped = plan.tables.keys()
+    direct = [e.name for e in now.entries.values() if set(e.inputs) & (swapped | plan.made if e.events else swapped)]
     staying = [name for name in direct if name not in plan.made and name not in dropped]
     moving = [e for e in moving_with(now, staying) if e.name not in plan.made and e.name not in dropped]
     results = maintain(runtime, now, pending, moving)
@@ -155,6 +161,8 @@ def _refuse_overtaken(runtime: Runtime, plan: Plan, now: Snapshot, dropped: Sequ
         if before is not None and after is not None and _said(before) != _said(after):
             raise _overtaken(f"{entry.name} was changed")
     for entry in now.entries.values():
+        if entry.events and entry.name in plan.head.entries:
+            continue  # it stays, and goes on with what happens to the new one
         if entry.name not in plan.entries and entry.name not in dropped and set(entry.inputs) & plan.made:
             raise _overtaken(f"{entry.name} began to read it")
     for name in plan.made:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from runnel.model.program import changes
 from runnel.model.relation import Kind
 from runnel.pipeline.definitions import find_view
 
@@ -110,7 +111,8 @@ def _cost_line(cost: dict[str, Any]) -> str:
 
 def change_text(step: Step, program: Program) -> str:
     """Give the SQL of a step's change when everything changed, or of its contents where it is recomputed."""
-    everything = frozenset({*program.inputs, *(s.target.name for s in program.steps)})
+    happened = {changes(name) for name in program.events}
+    everything = frozenset({*program.inputs, *happened, *(s.target.name for s in program.steps)})
     return step.delta_sql(everything) or step.initial
 
 

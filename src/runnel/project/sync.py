@@ -53,8 +53,8 @@ def _named_twice(all_statements: list[TableStatement | ViewStatement]) -> list[R
             problems.append(
                 Terminal(
                     "RUNNEL-NAME-TWICE",
-                    f"{statement.name!r} is defined twice, first at {other.place}",
-                    place=statement.place,
+                    f"{statement.name!r} is defined twice, first at {other.named or other.place}",
+                    place=statement.named or statement.place,
                     hint="rename one of them",
                 )
             )

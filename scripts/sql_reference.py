@@ -1,0 +1,149 @@
+"""Write docs/reference/sql.md: what each feature of SQL is maintained by, read from the compiler's support table."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from runnel.compiler.support import ABOUT, SUPPORT, Support
+from runnel.compiler.top import SPARE
+from runnel.model.program import Strategy
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs" / "reference" / "sql.md"
+
+NOTHING = "nothing beside the view"
+
+HEAD = """\
+# SQL in views
+
+A view is one `SELECT` in Spark's SQL. Everything Spark can compute and that depends on the tables alone is accepted; most of it
+is kept *incrementally*, the rest is *recomputed* and says so. Nothing is ever approximated to make it incremental.
+`runnel explain VIEW` prints the strategy of each part of a view, and `runnel check` the strategy of each view.
+
+This page is made by `make docs` from the table that the compiler itself goes by.
+"""
+
+SECTIONS: dict[Strategy, tuple[str, str]] = {
+    Strategy.LINEAR: (
+        "Incremental, row by row (`linear`)",
+        "Only the changed rows are computed with, joined with what they meet. The cost goes by the size of the change.",
+    ),
+    Strategy.KEYS: (
+        "Incremental, by what is touched (`keys`)",
+        "The keys, groups or partitions that a change touches are looked at again, and compared with what is stored. The cost\n"
+        "goes by the change and by the size of what it touches; the column says where less is enough.",
+    ),
+    Strategy.FULL: (
+        "Recomputed (`full`)",
+        "The view is computed again whenever a table it reads has changed. Only the difference is stored, so whoever reads\n"
+        "its changes, and every view over it, still sees the change alone. `explain`, `status` and the epoch records say `full`.",
+    ),
+    Strategy.REFUSED: (
+        "Refused",
+        "These values change although no row does, so no stored view could be right.",
+    ),
+}
+
+FORMS = """\
+## Forms that are not followed
+
+Some features have forms that are read by Spark and not by the compiler, for example a correlated subquery with a `LIMIT`
+of its own. Such a view is recomputed, and reported with the code in the table. With `mode = incremental` it is refused
+instead (`RUNNEL-VIEW-NOT-INCREMENTAL`), with the place in the text and the hint. These codes never change their meaning.
+
+| feature | code | what to write instead |
+|---|---|---|
+"""
+
+TAIL = f"""\
+## Choices that SQL leaves open
+
+SQL often allows several answers: which of two equal rows `row_number()` counts first, which rows `LIMIT` takes when the order
+has ties, in which order `collect_list` collects, which value `any_value` or `first` gives, which of two modes. A view must not change while
+its tables do not, so the choice is made once, always in a way the text allows:
+
+- orders are completed by the remaining columns, ascending, NULLs first, unless the order holds a key;
+- `any_value`, `first` and `last` as aggregates give the smallest value, `mode` the smallest of the modes;
+- `collect_list` and `collect_set` collect in ascending order;
+- `max_by` and `min_by` break ties by the value they give.
+
+`runnel verify` compares a view with its own text with these choices made.
+
+## LIMIT and extremes keep spare rows
+
+A `LIMIT`, a `min` or a `max` keeps the first rows of each group and some more: {SPARE} when a group is read, up to {2 * SPARE} as rows come. A
+deleted first row is replaced from those; the table is read again only for a group that has run out of them, and then just
+for that group.
+
+## Approximate aggregates
+
+`approx_count_distinct` and `percentile_approx` are computed again for the groups a change touches, by Spark's own function. The
+answer is the one Spark gives over the same rows; it is as exact as Spark's.
+
+## What Spark's SQL does not have
+
+Quantified comparisons (`> ALL (SELECT ...)`, `= ANY (SELECT ...)`) do not exist in Spark's SQL. Write `> (SELECT max(...) ...)`,
+`IN (SELECT ...)` or `NOT EXISTS (...)`. `DISTINCT ON` does not exist either; write
+`QUALIFY row_number() OVER (PARTITION BY ... ORDER BY ...) = 1`, or a filter on `row_number()` around a subquery where Spark
+is older than 4.1.
+
+## When the SQL is wrong
+
+An error is one sentence with a code, the file, line and column, and the nearest valid name. The command line shows the line
+too, with the offending text underlined; a Python traceback shows the same below the sentence:
+
+```text
+error: unknown column 'amont' (views/shop.sql:5:8)
+  5 |        amont FROM orders
+    |        ^^^^^
+  hint: did you mean 'amount'?
+  code: RUNNEL-VIEW-COLUMN
+```
+
+All codes stand in [error codes](errors.md).
+"""
+
+
+def page() -> str:
+    """Give the whole page."""
+    parts = [HEAD]
+    parts += [_section(strategy) for strategy in SECTIONS]
+    parts += [FORMS + "\n".join(_form(row) for row in SUPPORT if _has_form(row)) + "\n", TAIL]
+    return "\n".join(parts)
+
+
+def _section(strategy: Strategy) -> str:
+    title, text = SECTIONS[strategy]
+    rows = [row for row in SUPPORT if row.strategy is strategy]
+    if strategy in (Strategy.LINEAR, Strategy.KEYS):
+        lines = ["| feature | covers | what is kept |", "|---|---|---|"]
+        lines += [f"| {row.feature} | {_cell(ABOUT[row.feature])} | {_cell(row.reason) or NOTHING} |" for row in rows]
+    else:
+        lines = ["| feature | covers | why | code | what to write instead |", "|---|---|---|---|---|"]
+        lines += [
+            f"| {row.feature} | {_cell(ABOUT[row.feature])} | {_cell(row.reason)} | `{row.code}` | {_cell(row.hint)} |"
+            for row in rows
+        ]
+    return "\n".join([f"## {title}", "", text, "", *lines, ""])
+
+
+def _has_form(row: Support) -> bool:
+    return row.strategy in (Strategy.LINEAR, Strategy.KEYS) and bool(row.code)
+
+
+def _form(row: Support) -> str:
+    return f"| {row.feature} | `{row.code}` | {_cell(row.hint)} |"
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main() -> None:
+    """Write the page."""
+    PAGE.write_text(page())
+    print(f"{PAGE.relative_to(ROOT)}: {len(SUPPORT)} features")
+
+
+if __name__ == "__main__":
+    main()
