@@ -53,6 +53,8 @@ def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None
         _apply(project, tables, batch)
         if rng.random() < 0.3:
             upkeep.compact(project.runtime, project.runtime.lake.snapshot(), all_files=rng.random() < 0.5)
+        if rng.random() < 0.4:
+            _change_a_definition(project, rng, number)
         look(project, f"batch {number}")
     project.refresh()
     look(project, "refreshed")
@@ -61,6 +63,25 @@ def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None
     finally:
         project.runtime.lake.close()
         shutil.rmtree(project.folder)
+
+
+def _change_a_definition(project: Project, rng: random.Random, number: int) -> None:
+    """Do one of the things that may be done to definitions while changes flow; no view's rows may depend on it."""
+    name, view = rng.choice(list(project.runtime.lake.snapshot().views.items()))
+    read = {i for v in project.runtime.lake.snapshot().entries.values() for i in v.inputs}
+    what = rng.choice(("options", "mode", "rebuild", "made anew", "column"))
+    if what == "options":
+        project.create_view(name, view.sql, refresh=rng.choice(("immediate", "manual")), replace=True)
+    elif what == "mode":
+        project.create_view(name, view.sql, mode=rng.choice(("auto", "full")), replace=True)
+    elif what == "rebuild":
+        project.refresh(name, full=True)
+    elif what == "made anew" and name not in read:
+        project.drop_view(name)
+        project.create_view(name, view.sql, refresh=rng.choice(("immediate", "manual")))
+    elif what == "column":
+        table = rng.choice([table.name for table in project.status().tables])
+        project.sql(f"ALTER TABLE `{table}` ADD COLUMN later{number} STRING")
 
 
 def _apply(project: Project, tables: dict[str, Relation], batch: Batch) -> None:

@@ -56,7 +56,7 @@ def test_a_failing_view_stops_alone_and_goes_on_when_the_cause_is_gone(project: 
 
 
 def test_records_never_call_a_recompute_incremental(shop: Project) -> None:
-    shop.create_view("kinds", "SELECT count(DISTINCT cat) AS n FROM sales")
+    shop.create_view("kinds", "SELECT count(DISTINCT cat) AS n FROM sales", mode="full")
     shop.sql("INSERT INTO sales VALUES ('K', 7, 1)")
     views = shop.epochs()[-1]["views"]
     assert views["kinds"]["strategy"] == "full"

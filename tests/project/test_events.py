@@ -22,9 +22,7 @@ if TYPE_CHECKING:
     from runnel.project import Project
 
 ALL = "SELECT old.id AS was_id, new.id AS id, old.price AS was, new.price AS price, _op AS op FROM CHANGES(products)"
-PRICES = (
-    "SELECT new.id, old.price AS was, new.price AS now FROM CHANGES(products) WHERE old.price IS DISTINCT FROM new.price"
-)
+PRICES = "SELECT new.id, old.price AS was, new.price AS now FROM CHANGES(products) WHERE old.price IS DISTINCT FROM new.price"
 
 
 @pytest.fixture
@@ -156,7 +154,9 @@ def test_an_event_keeps_the_rate_of_its_epoch_and_a_view_takes_the_new_one(shop:
 
 
 def test_sums_counts_and_averages_of_events_grow_with_them(shop: Project) -> None:
-    sql = "SELECT _op AS op, count(*) AS n, sum(new.price) AS s, avg(new.price - old.price) AS up FROM CHANGES(products)"
+    sql = (
+        "SELECT _op AS op, count(*) AS n, sum(new.price) AS s, avg(new.price - old.price) AS up FROM CHANGES(products)"
+    )
     shop.create_view("sums", sql + " GROUP BY _op")
     shop.create_view("sums_later", sql + " GROUP BY _op", refresh="manual")
     shop.create_view("number", "SELECT count(*) AS n FROM CHANGES(products)")

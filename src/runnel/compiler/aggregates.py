@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 def kept(context: Lowering, source: Spj, grouping: Grouping) -> Node | Grouped | Keyed:
     """Give the aggregate itself where nothing stands above it, or what stands above it over a stage."""
     grouping = _summable(context, source, grouping)
+    if grouping.calls and all(c.kind == "distinct" for c in grouping.calls) and len(_distincts(grouping)) == 1:
+        return kept(context, *_over_distinct(context, source, grouping))
     names = grouping.direct
     linear = all(call.kind == "sum" for call in grouping.calls)
     hidden = names is not None and any(key(i) not in names for i in range(len(grouping.groups)))
@@ -60,6 +62,17 @@ def _summable(context: Lowering, source: Spj, grouping: Grouping) -> Grouping:
     if not wrong:
         return grouping
     return replace(grouping, calls=tuple(replace(c, kind="any") if c in wrong else c for c in grouping.calls))
+
+
+def _over_distinct(context: Lowering, source: Spj, grouping: Grouping) -> tuple[Spj, Grouping]:
+    """Turn aggregates over the distinct values of one argument into plain ones over a stage of those values."""
+    keys = [key(i) for i in range(len(grouping.groups))]
+    argument = _distincts(grouping)[0][0]
+    values = distinct(context, _over(source, _projected(grouping.groups, keys, [argument])))
+    alias = context.alias()
+    calls = tuple(replace(c, kind="sum", argument=plan.column(alias, "_argument_1")) for c in grouping.calls)
+    groups = tuple(plan.column(alias, k) for k in keys)
+    return Spj((Input(alias, values),), (), ()), replace(grouping, groups=groups, calls=calls)
 
 
 def _measures(calls: tuple[Call, ...]) -> tuple[list[exp.Expr], list[Measure]]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from sqlglot import exp
 
 from runnel.compiler.functions import function_name
+from runnel.compiler.grouping import named_struct
 
 SORTED = frozenset({"sort_array", "array_sort", "size", "array_size", "cardinality", "array_max", "array_min"})
 """Functions whose result does not depend on the order of an array."""
@@ -74,6 +75,6 @@ def _tie_broken(node: exp.Expr) -> exp.Expr | None:
     by, value = node.expression, node.this
     if isinstance(by, exp.Case):
         return None
-    row = exp.Anonymous(this="struct", expressions=[by.copy(), value.copy()])
+    row = named_struct([by, value])
     there = exp.Not(this=exp.Is(this=exp.paren(by.copy()), expression=exp.null()))
     return type(node)(this=value.copy(), expression=exp.Case(ifs=[exp.If(this=there, true=row)]))

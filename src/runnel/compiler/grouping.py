@@ -242,8 +242,14 @@ def _distinct(node: exp.Expr, name: str, arguments: list[exp.Expr], condition: e
         return Call("distinct", node.copy(), LINEAR_AGGREGATES[name], _filtered(values[0], condition))
     # A row counts where none of its values is NULL.
     there = exp.and_(*(exp.Not(this=exp.Is(this=exp.paren(a.copy()), expression=exp.null())) for a in values))
-    row = exp.Anonymous(this="struct", expressions=[v.copy() for v in values])
+    row = named_struct(values)
     return Call("distinct", node.copy(), "count", _filtered(_when(there, row), condition))
+
+
+def named_struct(values: list[exp.Expr]) -> exp.Expr:
+    """Make a row of values whose field names do not depend on what its columns are called."""
+    fields = [part for i, v in enumerate(values, 1) for part in (exp.Literal.string(f"_{i}"), v.copy())]
+    return exp.Anonymous(this="named_struct", expressions=fields)
 
 
 def _filtered(argument: exp.Expr, condition: exp.Expr | None) -> exp.Expr:

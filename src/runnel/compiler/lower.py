@@ -294,7 +294,10 @@ def _listed(value: object) -> list[exp.Expr]:
 def _join(context: Lowering, join: exp.Join, frame: From) -> None:
     side, kind = join.side.upper(), join.kind.upper()
     if isinstance(join.this, exp.Lateral):
-        raise NotLinear("lateral or generator", join, "LATERAL")
+        if side or join.args.get("on") is not None or kind not in ("", "INNER", "CROSS"):
+            raise NotLinear("lateral or generator", join, "LATERAL")
+        subqueries.lateral(context, join.this, frame)
+        return
     outer = "SEMI" if kind == "SEMI" else "ANTI" if kind == "ANTI" else side
     if outer:
         subqueries.expand(context, frame, [])

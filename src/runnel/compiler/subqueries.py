@@ -15,8 +15,9 @@ from runnel.compiler import joins, lower, partners, plan
 from runnel.compiler.aggregates import kept
 from runnel.compiler.grouping import Call, Grouping, aggregates, group_list, has_aggregate, key, take_apart, value
 from runnel.compiler.joins import From
+from runnel.compiler.outputs import output_name
 from runnel.compiler.plan import Input, Projection, Spj
-from runnel.compiler.resolve import Scope
+from runnel.compiler.resolve import Scope, Source
 from runnel.compiler.support import NotLinear
 from runnel.errors import Terminal
 
@@ -277,6 +278,46 @@ def _tied_groups(
         values |= {("", key(i)): plan.column(partners.RIGHT, f"_k{i}") for i in range(len(extra))}
         result = plan.substitute(grouping.outputs[0][1], values)
     return Subquery(kind, right, compared, conditions, tuple(outer), result)
+
+
+def lateral(context: Lowering, item: exp.Lateral, frame: From) -> None:
+    """Join a query that may speak of the tables before it: by value where it is one aggregate row, else as part of the join."""
+    query = item.this.this if isinstance(item.this, exp.Subquery) else None
+    if not isinstance(query, exp.Select) or not item.alias:
+        raise NotLinear("lateral or generator", item, "LATERAL")
+    query = context.original(query)
+    assert isinstance(query, exp.Select)
+    special = ("group", "having", "distinct", "limit", "offset", "qualify", "laterals")
+    if any(query.args.get(part) for part in special):
+        raise NotLinear("lateral or generator", item, "LATERAL")
+    frame.settle(context)
+    if has_aggregate(e.unalias() for e in query.expressions):
+        columns = [
+            (output_name(e), context.resolve(_one_column(query, e), frame.scope, frame)) for e in query.expressions
+        ]
+    else:
+        inner = From(Scope(context.text, outer=frame.scope))
+        lower.fill_from(context, query, inner)
+        if query.args.get("where") is not None:
+            inner.where += plan.conjuncts(context.resolve(query.args["where"].this, inner.scope, inner))
+        columns = lower.outputs_of(context, query, inner)
+        if inner.generators or any(e.find(exp.Window) for _, e in columns):
+            raise NotLinear("lateral or generator", item, "LATERAL")
+        frame.inputs += inner.inputs
+        frame.where += inner.where
+    renamed = [i.name for i in item.args["alias"].columns] or [name for name, _ in columns]
+    shown = tuple((name, expr) for name, (_, expr) in zip(renamed, columns, strict=True))
+    frame.scope.sources = [*frame.scope.sources, Source((item.alias.lower(),), shown)]
+
+
+def _one_column(query: exp.Select, column: exp.Expr) -> exp.Subquery:
+    """Give a query for one of its columns alone, standing where the query stands."""
+    alone = query.copy()
+    alone.meta.pop("query", None)
+    alone.set("expressions", [column.copy()])
+    found = exp.Subquery(this=alone)
+    found.parent = query.parent
+    return found
 
 
 def any_in(exprs: list[exp.Expr]) -> bool:
