@@ -112,3 +112,20 @@ def test_a_source_that_cannot_be_opened_is_a_problem_with_its_line(command: Comm
     assert told.exit_code == 1
     assert "runnel.toml:6" in told.stderr
     assert "RUNNEL-VIEW-TABLE" not in told.stderr, "the source's tables are not known"
+
+
+def test_a_table_that_cannot_become_what_its_file_says_is_a_problem(shop: Path, command: Command) -> None:
+    assert command("--project", shop, "check").exit_code == 0
+    write(shop, tables_shop=TABLES.replace("amount DECIMAL(12,2)", "amount DECIMAL(14,2), note STRING"))
+    assert command("--project", shop, "check").exit_code == 0
+    write(
+        shop,
+        tables_shop=TABLES.replace("DECIMAL(12,2)", "INT").replace("PRIMARY KEY (id));\nCREATE", "x INT);\nCREATE"),
+    )
+    result = command("--project", shop, "check")
+    assert result.exit_code == 1
+    assert "RUNNEL-ALTER-KEY" in result.output
+    write(shop, tables_shop=TABLES.replace("DECIMAL(12,2)", "INT"))
+    result = command("--project", shop, "check")
+    assert "RUNNEL-ALTER-TYPE" in result.output
+    assert "tables/shop.sql:1" in result.output

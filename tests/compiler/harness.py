@@ -151,8 +151,8 @@ class Maintained:
         relation = self.relations[name]
         keys = relation.key if relation.final else tuple(c.name for c in relation.columns)
         by = ", ".join(f"`{key}`" for key in keys)
-        sql = f"SELECT sum(`{WEIGHT}`) AS w FROM `s` " + (f"GROUP BY {by}" if by else "")
-        inputs = {"s": Rows(self.stored[name], signed(relation.columns))}
+        sql = f"SELECT sum(`{WEIGHT}`) AS w FROM `_all_stored` " + (f"GROUP BY {by}" if by else "")
+        inputs = {"_all_stored": Rows(self.stored[name], signed(relation.columns))}
         negative = self.engine.rows(f"SELECT w FROM ({sql}) WHERE w < 0", inputs, [Column("w", types.BIGINT)])
         assert not negative.num_rows, f"{what}, view {name}: rows with negative weight"
 
@@ -175,8 +175,10 @@ class Maintained:
         if sql is None:
             return None
         rows = self._run(sql, shared.delta_reads(changed), shared.relation)
-        inputs = {f"{shared.relation.name}__delta": Rows(rows, signed(shared.relation.columns))}
-        return self.engine.rows(step.shared_sql(), inputs, signed(step.target.columns))
+        reads = [read for read in step.shared_reads(changed) if read[0] != shared.relation.name]
+        inputs = self._inputs(reads)
+        inputs[f"{shared.relation.name}__delta"] = Rows(rows, signed(shared.relation.columns))
+        return self.engine.rows(step.shared_sql(changed), inputs, signed(step.target.columns))
 
     def _difference(self, step: Step) -> pa.Table:
         """Recompute a view and keep only what differs."""

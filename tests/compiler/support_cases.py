@@ -291,6 +291,29 @@ OVER_VIEWS: dict[str, tuple[tuple[str, str], ...]] = {
 }
 
 
+ON_SPARK: dict[str, str] = {
+    "sets": "SELECT k, count(*) AS n, avg(d) AS a, grouping_id() AS g FROM sales GROUP BY ROLLUP (k)",
+    "natural": "SELECT * FROM (SELECT id, k FROM sales) a NATURAL LEFT JOIN (SELECT k, x FROM visits) b",
+    "windows": (
+        "SELECT k, x, s, row_number() OVER (PARTITION BY k ORDER BY x) AS n, lag(s) OVER (PARTITION BY k ORDER BY x) AS p, "
+        "sum(x) OVER (PARTITION BY k ORDER BY x ROWS BETWEEN 1 PRECEDING AND CURRENT ROW) AS t FROM visits"
+    ),
+    "subqueries": "SELECT id, k FROM sales WHERE k NOT IN (SELECT x FROM visits)",
+    "aggregates": (
+        "SELECT k, percentile(x, 0.5) AS p, median(x) AS m, mode(x) AS mo, collect_list(x) AS l, collect_set(s) AS cs, "
+        "any_value(s) AS a, bit_or(x) AS b, approx_count_distinct(x) AS n, percentile_approx(x, 0.5) AS pa, "
+        "max_by(s, x) AS mb, bool_or(x > 1) AS o, count(DISTINCT s) AS d FROM visits GROUP BY k"
+    ),
+    "made": (
+        "SELECT id, name, value, p, e, info.colour AS c, get_json_object(js, '$.a') AS j FROM boxes "
+        "LATERAL VIEW OUTER explode(m) t AS name, value LATERAL VIEW posexplode(xs) u AS p, e"
+    ),
+    "pivoted": "SELECT * FROM (SELECT k, s, x FROM visits) PIVOT (count(x) FOR s IN ('a', 'b' AS bb))",
+    "numbered": "SELECT id, row_number() OVER (ORDER BY v DESC) AS n FROM sales",
+}
+"""What Spark and DuckDB differ in, for Spark itself."""
+
+
 def _sale(id_: int, k: int | None, v: int | None, s: str | None, *, b: bool | None) -> Row:
     return (id_, k, v, None if v is None else Decimal(v) * Decimal("1.25"), s, b)
 

@@ -17,6 +17,7 @@ from tests.compiler.support_cases import (
     CASES,
     CHANGE,
     NOT_FOLLOWED,
+    ON_SPARK,
     OVER_VIEWS,
     REFUSED,
     STORY,
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 
     from runnel.engine.base import Engine
     from runnel.engine.duckdb import DuckDbEngine
+    from runnel.engine.spark import SparkEngine
     from runnel.model.program import Program
     from tests.compiler.harness import Batch
 
@@ -96,6 +98,20 @@ def test_every_row_of_the_table_has_cases() -> None:
     assert {f for f, strategy in rows.items() if strategy is not Strategy.REFUSED} == {*CASES, *GUARDS, *GROWING}
     assert {f for f, strategy in rows.items() if strategy is Strategy.REFUSED} == set(REFUSED)
     assert all(CASES.values())
+
+
+@pytest.mark.spark
+def test_features_are_kept_right_on_spark_as_well(spark_engine: SparkEngine) -> None:
+    state = Maintained(spark_engine, TABLES)
+    state.define("sets", ON_SPARK["sets"])
+    state.check("over empty tables")
+    state.apply(next(iter(STORY.values())))
+    for name, sql in ON_SPARK.items():
+        if name != "sets":
+            state.define(name, sql)
+    state.apply(STORY[CHANGE])
+    state.check(CHANGE)
+    assert [name for name in ON_SPARK if not state.programs[name].incremental] == ["numbered"]
 
 
 def live_through(engine: Engine, views: Views, mode: str = "auto") -> list[Program]:

@@ -47,6 +47,22 @@ def test_old_epochs_and_their_files_go_and_kept_ones_stay(lake: Lake, where: Whe
     assert contents(lake, ORDERS) == kept[-1]
 
 
+def test_an_epoch_that_somebody_computes_at_is_kept_with_the_changes_since(lake: Lake, where: Where) -> None:
+    create(lake, ORDERS)
+    grow(lake, 3)
+    with where.open().pinned(3):
+        grow(lake, 3)
+        compact(lake, ORDERS)
+        expiry.expire(lake, 0, grace=0)
+        assert len(contents(lake, ORDERS, 3)) == 2
+        assert len(lake.snapshot().changes("orders", 3)) == 4
+        with pytest.raises(Terminal, match="RUNNEL-EPOCH-EXPIRED"):
+            lake.snapshot(2)
+    expiry.expire(lake, 0, grace=0)
+    with pytest.raises(Terminal, match="RUNNEL-EPOCH-EXPIRED"):
+        lake.snapshot(3)
+
+
 def test_a_late_view_keeps_its_epoch_and_the_changes_since(lake: Lake) -> None:
     create(lake, ORDERS, BAG)
     lake.publish(Commit(1, define=[view("late", "orders")], frontiers={"late": None}))

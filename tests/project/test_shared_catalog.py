@@ -48,3 +48,22 @@ def test_a_catalog_that_is_away_is_one_sentence(tmp_path: Path) -> None:
         runnel.open(folder, engine=DuckDbEngine())
     assert "secret-word" not in str(caught.value)
     assert caught.value.exit_code == 3
+
+
+def test_definitions_that_one_process_changes_are_those_of_the_other(
+    tmp_path: Path, postgres_server: PostgresServer
+) -> None:
+    folder = _write(tmp_path / "p", postgres_server.database())
+    with runnel.open(folder, engine=DuckDbEngine()) as one, runnel.open(folder, engine=DuckDbEngine()) as two:
+        for number, project in enumerate((one, two, one, two)):
+            project.create_view(f"v{number}", f"SELECT g, s + {number} AS s FROM ({SQL}) WHERE s > {number}")
+            project.sql(f"INSERT INTO t VALUES ({number}, 'g{number % 2}', {number + 10})")
+        assert len(two.runtime.lake.snapshot().entries) == 5
+        one.create_view("v0", SQL, replace=True)
+        two.sql("ALTER TABLE t ADD COLUMN note STRING; ALTER TABLE t ALTER COLUMN x TYPE BIGINT")
+        one.sql("INSERT INTO t VALUES (9, 'g1', 3000000000, 'large')")
+        assert {row["g"]: row["s"] for row in two.view("v0").to_pylist()} == {"g0": 22, "g1": 3000000024}
+        for name in ("v1", "v2", "v3"):
+            two.drop_view(name)
+        assert set(one.runtime.lake.snapshot().entries) == {"v0"}
+        assert all(report.ok for report in [*one.verify_all(), *two.verify_all()])

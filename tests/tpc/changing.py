@@ -113,6 +113,15 @@ def dataset(
     return Dataset(relations, start, tuple(batches))
 
 
+def merged(data: Dataset, single: int) -> Dataset:
+    """Leave the first batches single and make one of all that follow."""
+    together: Batch = {}
+    for batch in data.batches[single:]:
+        for name, rows in batch.items():
+            together[name] = [*together.get(name, []), *rows]
+    return Dataset(data.tables, data.start, (*data.batches[:single], together))
+
+
 def _changing(relation: Relation, signed: pa.Table) -> ChangingTable:
     table = ChangingTable(relation, {})
     for values in signed.drop_columns([WEIGHT]).to_pylist():

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a view: how it is kept, how often it was compared, its rows at most, how many batches changed it, what
-    went wrong.
+    """What became of a view: how it is kept and why, how often it was compared, and what went wrong.
+
+    `rows` is the most it had, `moved` how many batches changed it.
     """
 
     name: str

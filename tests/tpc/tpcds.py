@@ -77,7 +77,7 @@ KEPT = {
     "catalog_returns": "cr_order_number % 3 = 0",
     "web_sales": "ws_order_number % 2 = 0",
     "web_returns": "wr_order_number % 2 = 0",
-    "inventory": "inv_item_sk % 3 = 0 AND inv_date_sk % 2 = 0",
+    "inventory": "inv_item_sk % 5 = 0 AND inv_date_sk % 2 = 0",
     "date_dim": "d_date BETWEEN DATE '1997-12-01' AND DATE '2004-02-01'",
     "time_dim": "t_time_sk % 60 = 0",
 }

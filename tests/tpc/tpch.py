@@ -112,7 +112,7 @@ def _change(tables: Mapping[str, ChangingTable], rng: random.Random) -> None:
 
 def _new_order(tables: Mapping[str, ChangingTable], rng: random.Random) -> None:
     orders, lines = tables["orders"], tables["lineitem"]
-    number = max(key[0] for key in list(orders.rows)[-200:] + list(orders.rows)[:1]) + 1  # type: ignore[operator]
+    number = _following(orders)
     day = rng.choice(DAYS) + timedelta(days=rng.randrange(25))
     order = orders.pick(rng)
     orders.put(
@@ -131,9 +131,7 @@ def _new_order(tables: Mapping[str, ChangingTable], rng: random.Random) -> None:
         lines.put({**_new_line(tables, rng, number, place, day), **large})
 
 
-def _new_line(
-    tables: Mapping[str, ChangingTable], rng: random.Random, order: int, place: int, day: date
-) -> Values:
+def _new_line(tables: Mapping[str, ChangingTable], rng: random.Random, order: int, place: int, day: date) -> Values:
     offer = tables["partsupp"].pick(rng)
     shipped = day + timedelta(days=rng.randrange(1, 90))
     return {
@@ -169,7 +167,7 @@ def _change_customers(tables: Mapping[str, ChangingTable], rng: random.Random) -
             c_acctbal=Decimal(rng.randrange(-90_000, 990_000)) / 100,
             c_mktsegment=rng.choice(SEGMENTS),
         )
-    number = 1 + max(int(str(key[0])) for key in customers.rows)
+    number = _following(customers)
     customers.put({**customers.pick(rng), "c_custkey": number, "c_name": f"Customer#{number:09}"})
     buyers = {order["o_custkey"] for order in tables["orders"].rows.values()}
     idle = customers.where(lambda values: values["c_custkey"] not in buyers)
@@ -178,9 +176,7 @@ def _change_customers(tables: Mapping[str, ChangingTable], rng: random.Random) -
 
 def _change_suppliers(tables: Mapping[str, ChangingTable], rng: random.Random) -> None:
     suppliers, nations = tables["supplier"], tables["nation"]
-    wanted = nations.where(
-        lambda n: n["n_name"] in ("SAUDI ARABIA", "GERMANY", "CANADA", "FRANCE", "BRAZIL", "CHINA")
-    )
+    wanted = nations.where(lambda n: n["n_name"] in ("SAUDI ARABIA", "GERMANY", "CANADA", "FRANCE", "BRAZIL", "CHINA"))
     for _ in range(4):
         suppliers.change(
             suppliers.pick(rng),
@@ -195,7 +191,7 @@ def _change_parts(tables: Mapping[str, ChangingTable], rng: random.Random) -> No
     for _ in range(10):
         liked = rng.choice(LIKED) if rng.random() < 0.6 else {}
         parts.change(parts.pick(rng), **{**_some(PARTS, rng), **liked})
-    number = 1 + max(int(str(key[0])) for key in parts.rows)
+    number = _following(parts)
     parts.put({**parts.pick(rng), **_some(PARTS, rng), "p_partkey": number})
     for _ in range(2):
         offers.put({**offers.pick(rng), "ps_partkey": number, "ps_suppkey": tables["supplier"].pick(rng)["s_suppkey"]})
@@ -212,6 +208,11 @@ def _change_nations(nations: ChangingTable, rng: random.Random) -> None:
     nations.change(one, n_name=other["n_name"])
     nations.change(other, n_name=one["n_name"])
     nations.change(nations.pick(rng), n_regionkey=rng.randrange(5))
+
+
+def _following(table: ChangingTable) -> int:
+    """Give a number that no row has as its key."""
+    return 1 + max(int(str(key[0])) for key in table.rows)
 
 
 def _some(values: Mapping[str, tuple[object, ...]], rng: random.Random) -> Values:

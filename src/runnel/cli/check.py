@@ -22,6 +22,7 @@ from runnel.errors import Problems, RunnelError, Terminal
 from runnel.lake.lake import Lake
 from runnel.model.relation import Kind, Relation, check_columns
 from runnel.pipeline.definitions import check_properties
+from runnel.pipeline.reshape import like
 from runnel.project.sync import statements
 
 if TYPE_CHECKING:
@@ -190,6 +191,8 @@ def _add_sources(settings: Config, found: Checkup) -> None:
 def _add_table(table: TableStatement, found: Checkup) -> None:
     try:
         check_columns(table.name, table.columns, table.key)
+        if (stored := found.relations.get(table.name)) is not None:
+            like(stored, table.columns, table.key)  # may it become so?
     except RunnelError as error:
         error.place = error.place or table.place
         found.note(error)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from runnel.compiler.bind import bind
+from runnel.compiler.calls import called, is_sql_function
 from runnel.compiler.changes import events_sql
 from runnel.compiler.dml import Dml, compile_dml
 from runnel.compiler.rows import rows_delta_sql, rows_sql
@@ -21,9 +22,11 @@ __all__ = [
     "TableStatement",
     "ViewStatement",
     "bind",
+    "called",
     "compile_dml",
     "compile_view",
     "events_sql",
+    "is_sql_function",
     "parse_columns",
     "parse_statements",
     "program_from_json",

@@ -6,10 +6,12 @@ windows, percentiles or EXCEPT ALL need no rule of their own.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
 from runnel.compiler.emit import quoted
+from runnel.compiler.sharing import shared_join
 from runnel.model import program
 from runnel.model.program import Step, Term
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
@@ -19,7 +21,7 @@ if TYPE_CHECKING:
 
     from runnel.compiler.emit import Piece
     from runnel.compiler.plan import Feed, Keyed, Node
-    from runnel.model.program import Role
+    from runnel.model.program import Role, Shared
 
     Typed = Callable[[Node], tuple[Column, ...]]
     Analyse = Callable[[str, dict[str, tuple[Column, ...]]], tuple[Column, ...]]
@@ -35,7 +37,7 @@ def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analy
     columns = analyse(f"SELECT * FROM (WITH {feeds}\n{keyed.sql})", shapes)
     target = Relation(name, kind, tuple(Column(n, c.type) for n, c in zip(keyed.names, columns, strict=True)))
     states = [differentiate.state(node, "new") for node in nodes]
-    terms = [term for feed, node in zip(keyed.feeds, nodes, strict=True) for term in _key_terms(feed, keyed, node)]
+    terms = [term for feed, node in zip(keyed.feeds, nodes, strict=True) for term in _key_terms(feed, node)]
     reads: frozenset[tuple[str, Role]] = frozenset().union(*(state.reads for state in states))
     return Step(
         target,
@@ -44,15 +46,26 @@ def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analy
         reads,
         _around(target, keyed, states),
         reads | {(name, "stored_old")},
+        shared=_shared(keyed),
     )
 
 
-def _key_terms(feed: Feed, keyed: Keyed, node: Node) -> list[Term]:
+def _shared(keyed: Keyed) -> Shared | None:
+    """Find the touched keys from the change of a join, where the one feed is a join that others may read too."""
+    shared = shared_join(keyed.feeds[0].node) if len(keyed.feeds) == 1 else None
+    if shared is None:
+        return None
+    term = shared.term
+    return replace(shared, term=replace(term, sql=_keys_of(keyed.feeds[0], term.sql)))
+
+
+def _key_terms(feed: Feed, node: Node) -> list[Term]:
+    return [Term(_keys_of(feed, piece.sql), piece.deltas, piece.reads) for piece in differentiate.delta(node)]
+
+
+def _keys_of(feed: Feed, sql: str) -> str:
     names = [f"{quoted(own)} AS {quoted(key(i))}" for i, own in enumerate(feed.keys)] or ["1 AS `_any`"]
-    return [
-        Term(f"SELECT {', '.join(names)} FROM (\n{piece.sql}\n)", piece.deltas, piece.reads)
-        for piece in differentiate.delta(node)
-    ]
+    return f"SELECT {', '.join(names)} FROM (\n{sql}\n)"
 
 
 def key(number: int) -> str:

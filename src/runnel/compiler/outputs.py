@@ -15,6 +15,8 @@ from runnel.model import types
 from runnel.model.relation import Column, Relation, check_columns
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runnel.compiler.source import SourceText
 
 
@@ -51,7 +53,9 @@ def _spelled_in(message: str, item: exp.Expr) -> bool:
     return bool(item.alias_or_name) and repr(item.alias_or_name) in message
 
 
-def improve(error: Terminal, tree: exp.Expr, known: list[Relation], text: SourceText) -> Terminal:
+def improve(
+    error: Terminal, tree: exp.Expr, known: list[Relation], text: SourceText, functions: Iterable[str] = ()
+) -> Terminal:
     """Say which column does not exist where that can be told from the text alone; else give the engine's own error a place."""
     names = [column.name for relation in known for column in relation.rows]
     spoken = {name.lower() for name in names} | {
@@ -74,9 +78,13 @@ def improve(error: Terminal, tree: exp.Expr, known: list[Relation], text: Source
             return unknown_column(column, column.name, names, text)
     called = _called(tree, error.message)
     if called is not None:
-        functions = [] if _exists(error.message) else [name.lower() for name in exp.FUNCTION_BY_NAME]
-        hint = nearest(function_name(called), functions, likeness=0.75) or error.hint
-        return Terminal(error.code, error.message, place=text.place_of(called), hint=hint)
+        place = text.place_of(called)
+        if _exists(error.message):
+            return Terminal(error.code, error.message, place=place, hint=error.hint)
+        name = function_name(called)
+        hint = nearest(name, [*functions, *(n.lower() for n in exp.FUNCTION_BY_NAME)], likeness=0.75)
+        hint = hint or f"a function of your own is made known by project.register_function({name!r}, ...)"
+        return Terminal("RUNNEL-VIEW-FUNCTION", f"unknown function {name!r}", place=place, hint=hint)
     return Terminal(error.code, error.message, place=error.place or text.place, hint=error.hint)
 
 

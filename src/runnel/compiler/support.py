@@ -146,7 +146,7 @@ ABOUT: dict[str, str] = {
     "having": "`HAVING`, and expressions over aggregates such as `CASE WHEN count(*) > 1 THEN sum(x) END`",
     "order by": "`ORDER BY` without `LIMIT`",
     "constant rows": "`VALUES`, `SELECT` without `FROM`",
-    "event view": "`CHANGES(t)`",
+    "event view": "`CHANGES(t)`, see [event views](events.md)",
     "lateral or generator": "`LATERAL VIEW`, `explode`, `posexplode`, `inline`, `stack`, of arrays and maps",
     "grouping sets": "`GROUPING SETS`, `ROLLUP`, `CUBE`, `grouping()`, `grouping_id()`",
     "outer join": "`LEFT`, `RIGHT`, `FULL JOIN`; any condition",

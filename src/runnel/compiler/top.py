@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from runnel.compiler import differentiate, passes
 from runnel.compiler.emit import quoted
 from runnel.compiler.keyed import key, touched
+from runnel.compiler.sharing import shared_join
 from runnel.model import program, types
 from runnel.model.program import Step, Term
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
@@ -41,8 +42,10 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step]:
     own: frozenset[tuple[str, Role]] = frozenset({(name, "stored_old")})
     lost = _lost(f"{name}.lost", top, columns)
     refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
-    finding = Step(lost, terms, "", frozenset(), writer.ran_out(), own, stored=False)
-    keeping = Step(target, terms, writer.initial(state.sql), state.reads, writer.changed(), own, (refilled,))
+    shared = shared_join(top.source)
+    finding = Step(lost, terms, "", frozenset(), writer.ran_out(), own, stored=False, shared=shared)
+    initial = writer.initial(state.sql)
+    keeping = Step(target, terms, initial, state.reads, writer.changed(), own, (refilled,), shared=shared)
     return finding, keeping
 
 

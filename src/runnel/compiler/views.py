@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, events, passes, plan, support
 from runnel.compiler.bind import bind, bind_tree
+from runnel.compiler.calls import called
 from runnel.compiler.definite import completed
 from runnel.compiler.emit import quoted
 from runnel.compiler.grouping import Grouped
@@ -54,6 +55,7 @@ class _Compilation:
     analyse: Analyse
     stages: list[Program] = field(default_factory=list)
     known: dict[str, tuple[Column, ...]] = field(default_factory=dict)
+    functions: Mapping[str, str] = field(default_factory=dict)
 
     def typed(self, node: Node) -> tuple[Column, ...]:
         """Ask the engine for a plan's column types."""
@@ -85,7 +87,7 @@ class _Compilation:
 
     def stage(self, steps: tuple[Step, ...], operators: tuple[Operator, ...]) -> Relation:
         """Keep a relation beside the view; an equal one, of this view or another, is kept once."""
-        name = _content_name(steps)
+        name = _content_name(steps, self.functions)
         named = tuple(_renamed(step, name) for step in steps)
         if all(known.view != name for known in self.stages):
             target = named[-1].target
@@ -98,14 +100,15 @@ PLACEHOLDER = "#stage"
 """What a stage is called until its content gives it a name."""
 
 
-def _content_name(steps: tuple[Step, ...]) -> str:
-    """Name a stage by all that it is; the numbers of aliases inside it do not count."""
+def _content_name(steps: tuple[Step, ...], functions: Mapping[str, str]) -> str:
+    """Name a stage by all that it is, the bodies of users' functions too; the numbers of aliases inside it do not count."""
     numbers: dict[str, str] = {}
     text = "\0".join(repr((s.target, s.initial, s.around, [t.sql for t in s.terms])) for s in steps)
     plain = re.sub(
         r"`t\d+`|BROADCAST\(t\d+\)", lambda m: numbers.setdefault(re.sub(r"\D", "", m[0]), f"#{len(numbers)}"), text
     )
-    return "#" + hashlib.sha256(plain.encode()).hexdigest()[:12]
+    bodies = called(text, functions)
+    return "#" + hashlib.sha256((plain + (repr(bodies) if bodies else "")).encode()).hexdigest()[:12]
 
 
 def _renamed(step: Step, name: str) -> Step:
@@ -139,9 +142,11 @@ def compile_view(
     analyse: Analyse,
     mode: str = "auto",
     place: Place | None = None,
+    functions: Mapping[str, str] | None = None,
 ) -> Program:
     """Compile a view's SELECT; raise `Terminal` with code, place and hint for what is wrong or refused.
 
+    `functions` are the users' own that the engine knows, each with the fingerprint of its body.
     `mode` is `auto` (incremental where possible), `incremental` (refuse what is not) or `full` (always recompute).
     """
     if mode not in MODES:
@@ -160,6 +165,7 @@ def compile_view(
         find_relation(table, by_name, text)
     read = events.sources(tree, by_name, text)
     compilation = _Compilation(name, text, tree, {**by_name, **events.virtual(read)}, analyse)
+    compilation.functions = functions or {}
     if read:
         events.check(tree, found, read, mode, text)
         return _event_view(compilation, found, tuple(read))
@@ -304,7 +310,7 @@ def _analysed(compilation: _Compilation) -> tuple[tuple[Column, ...], str, froze
         return compilation.analyse(bound, tables), bound, read
     except Terminal as error:
         known = [compilation.relations[name] for name in sorted(read)]
-        raise improve(error, compilation.tree, known, compilation.text) from error
+        raise improve(error, compilation.tree, known, compilation.text, compilation.functions) from error
 
 
 def _full(compilation: _Compilation, found: list[Finding]) -> Program:

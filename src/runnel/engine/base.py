@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from runnel.engine.functions import UserFunction
     from runnel.model.relation import Column
 
 
@@ -46,6 +47,11 @@ class Engine(Protocol):
     """Runs programs. `inputs` maps each backquoted name of the SQL (without its backquotes) to where its rows are."""
 
     name: str
+    functions: dict[str, UserFunction]
+
+    def register(self, function: UserFunction) -> None:
+        """Let SQL call a user's function; one of the same name gives way to it."""
+        ...
 
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it; raise `Terminal` if the query is wrong."""

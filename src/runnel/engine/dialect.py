@@ -189,7 +189,9 @@ def _count(arguments: list[exp.Expr]) -> exp.Expr:
 def _pivoted_count(argument: exp.Expr) -> exp.Expr:
     """Count in a PIVOT: where there are no rows to count Spark gives NULL."""
     if isinstance(argument, (exp.Star, exp.Distinct)):
-        return exp.Sum(this=exp.Literal.number(1)) if isinstance(argument, exp.Star) else exp.Count(this=argument.copy())
+        return (
+            exp.Sum(this=exp.Literal.number(1)) if isinstance(argument, exp.Star) else exp.Count(this=argument.copy())
+        )
     there = exp.Is(this=exp.paren(argument.copy()), expression=exp.Null())
     one = exp.If(this=there, true=exp.Literal.number(0))
     return exp.Sum(this=exp.Case(ifs=[one], default=exp.Literal.number(1)))

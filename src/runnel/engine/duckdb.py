@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import duckdb
 import pyarrow as pa
@@ -18,15 +18,16 @@ import pyarrow.parquet as pq
 
 from runnel.engine.base import Derived, Files, Rows
 from runnel.engine.dialect import to_duckdb
-from runnel.errors import Terminal
+from runnel.errors import Terminal, UsageError
 from runnel.model import types
 from runnel.model.relation import Column
 from runnel.model.types import Array, Decimal, Map, Struct, Type
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from runnel.engine.base import Input
+    from runnel.engine.functions import UserFunction
 
 _NAMES = {
     "string": "VARCHAR",
@@ -63,12 +64,33 @@ class DuckDbEngine:
     def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
         """Start an in-memory database."""
         self._connection = duckdb.connect()
+        self.functions: dict[str, UserFunction] = {}
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         self._lock = threading.Lock()
         if memory_limit is not None:
             self._connection.execute(f"SET memory_limit = '{memory_limit}'")
         if threads is not None:
             self._connection.execute(f"SET threads = {threads}")
+
+    def register(self, function: UserFunction) -> None:
+        """Let SQL call a user's function; one of the same name gives way to it."""
+        if function.arguments is None:
+            raise UsageError(
+                "RUNNEL-FUNCTION-ARGUMENTS",
+                f"DuckDB must know the types of the arguments of {function.name}()",
+                hint='say arguments="a INT, b STRING", or annotate the function',
+            )
+        parameters = [type_name(type_) for type_ in function.arguments]
+        kind: dict[str, Any] = {"type": "arrow"} if function.pandas else {}
+        call = _of_columns(function) if function.pandas else function.call
+        with self._lock:
+            database: Any = self._connection
+            if function.name in self.functions:
+                database.remove_function(function.name)
+            database.create_function(
+                function.name, call, parameters, type_name(function.returns), null_handling="special", **kind
+            )
+            self.functions[function.name] = function
 
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it; raise `Terminal` if the query is wrong."""
@@ -133,6 +155,16 @@ class DuckDbEngine:
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             return self._connection.cursor()
+
+
+def _of_columns(function: UserFunction) -> Callable[..., pa.Array]:
+    """Let a function of pandas Series take and give Arrow's columns."""
+    wanted = types.to_arrow(function.returns)
+
+    def call(*columns: pa.ChunkedArray) -> pa.Array:
+        return pa.Array.from_pandas(function.call(*(column.to_pandas() for column in columns)), type=wanted)
+
+    return call
 
 
 def type_name(type_: Type) -> str:

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.fs as pafs
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
+from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 
 from runnel.engine.base import Derived, Files
 from runnel.engine.java import ensure_java
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from runnel.engine.base import Input
+    from runnel.engine.functions import UserFunction
 
 SESSION = {
     "spark.ui.enabled": "false",
@@ -89,6 +91,7 @@ class SparkEngine:
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self._session: SparkSession | None = None
         self._registries: dict[bool, Registry] = {}
+        self.functions: dict[str, UserFunction] = {}
         self._lock = threading.RLock()
 
     @property
@@ -134,6 +137,13 @@ class SparkEngine:
             if key.startswith("spark.sql.") and own.conf.isModifiable(key):
                 own.conf.set(key, value)
         return own
+
+    def register(self, function: UserFunction) -> None:
+        """Let SQL call a user's function; one of the same name gives way to it."""
+        with self._lock:
+            self.functions[function.name] = function
+            for registry in self._registries.values():
+                _register(registry.session, function)
 
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it."""
@@ -187,6 +197,9 @@ class SparkEngine:
         with self._lock:
             if not self._registries:
                 self._registries = {False: Registry(main), True: Registry(self._quick(main))}
+                for registry in self._registries.values():
+                    for function in self.functions.values():
+                        _register(registry.session, function)
             return self._registries[quick]
 
     def _quick(self, main: SparkSession) -> SparkSession:
@@ -199,6 +212,17 @@ class SparkEngine:
     def _sql_settings(self, main: SparkSession) -> dict[str, str]:
         keys = [key for key in {**TUNING, **self._conf} if key.startswith("spark.sql.") and main.conf.isModifiable(key)]
         return {key: str(main.conf.get(key)) for key in keys}
+
+
+def _register(session: SparkSession, function: UserFunction) -> None:
+    returns = str(function.returns)
+    if function.pandas:
+        with warnings.catch_warnings():  # hints would say what `pandas=True` says already
+            warnings.simplefilter("ignore")
+            whole: Any = pandas_udf(function.call, returns, PandasUDFType.SCALAR)
+        session.udf.register(function.name, whole)
+    else:
+        session.udf.register(function.name, function.call, returns)
 
 
 def _rows_read(inputs: Mapping[str, Input]) -> int:

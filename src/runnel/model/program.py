@@ -111,10 +111,22 @@ class Step:
         parts += [term.sql for term in self.extra if term.deltas <= changed]
         return "\nUNION ALL\n".join(parts) if parts else None
 
-    def shared_sql(self) -> str:
-        """Give the SQL of the change over the change of the shared join."""
+    def shared_sql(self, changed: frozenset[str]) -> str:
+        """Give the SQL of the change over the change of the shared join, when also these relations changed."""
         assert self.shared is not None, self.target.name
-        return self.around.replace("{terms}", self.shared.term.sql)
+        more = [term.sql for term in self.extra if term.deltas <= changed]
+        return "\nUNION ALL\n".join([self.around.replace("{terms}", self.shared.term.sql), *more])
+
+    def shared_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
+        """Say which inputs that SQL names."""
+        assert self.shared is not None, self.target.name
+        more = (read for term in self.extra if term.deltas <= changed for read in term.reads)
+        return self.shared.term.reads | self.around_reads | frozenset(more)
+
+    @property
+    def uses(self) -> int:
+        """How often the change of what it reads stands in the SQL of the change."""
+        return self.around.count("{terms}") if self.terms else 0
 
     def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
         """Say which inputs that SQL names."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from runnel.engine.events import Moment, moments
+from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Inputs, signed
 from runnel.errors import Terminal
 from runnel.pipeline.materialise import materialise
@@ -30,6 +31,7 @@ def event_files(runtime: Runtime, view: ViewEntry, program: Program, inputs: Inp
             sql = step.delta_sql(changed)
             if sql is None:
                 continue
+            check_functions(runtime.engine, view)
             roles = moment.roles(view, program.events, step.delta_reads(changed))
             if sum(moment.inputs.delta_rows(source) for source in program.events) > runtime.large:
                 files += materialise(runtime, step.target, sql, roles, large=True)

@@ -32,7 +32,7 @@ class Joined:
 
 
 def hand_on(runtime: Runtime, views: Iterable[ViewEntry], ranges: Mapping[str, Inputs]) -> list[Joined]:
-    """Compute the change of every join that two or more of these views read over the same range, and hand it on."""
+    """Compute the change of every join that is read twice or more over the same range, and hand it on."""
     readers: dict[tuple[int, str], list[str]] = {}
     joins: dict[tuple[int, str], tuple[Inputs, Shared]] = {}
     for view in views:
@@ -40,8 +40,8 @@ def hand_on(runtime: Runtime, views: Iterable[ViewEntry], ranges: Mapping[str, I
             if step.shared is not None:
                 key = (id(ranges[view.name]), step.shared.relation.name)
                 joins[key] = (ranges[view.name], step.shared)
-                readers.setdefault(key, []).append(view.name)
-    wanted = [key for key, names in readers.items() if len(set(names)) > 1]
+                readers.setdefault(key, []).extend([view.name] * step.uses)
+    wanted = [key for key, names in readers.items() if len(names) > 1]
     made = [_joined(runtime, *joins[key], tuple(dict.fromkeys(readers[key]))) for key in wanted]
     return [joined for joined in made if joined is not None]
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.engine.base import Rows
+from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
@@ -161,6 +162,7 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         changed = frozenset(name for name in program.inputs if inputs.delta_rows(name))
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
+        check_functions(runtime.engine, view)
         guess = estimate(program, inputs, changed) if program.incremental else None
         anew = guess is not None and guess.full(runtime.floor) and view.properties.get("mode") != "incremental"
         strategy = Strategy.FULL if anew else program.strategy

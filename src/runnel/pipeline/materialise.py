@@ -27,7 +27,7 @@ def change_sql(
     if strategy is Strategy.FULL:
         return difference_sql(step)
     if step.shared is not None and inputs.handed_on(step.shared.relation.name):
-        return step.shared_sql(), step.shared.term.reads | step.around_reads
+        return step.shared_sql(changed), step.shared_reads(changed)
     return step.delta_sql(changed), step.delta_reads(changed)
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.compiler import bind, compile_view, program_to_json
+from runnel.compiler import bind, called, compile_view, program_to_json
 from runnel.errors import RunnelError, Terminal
 from runnel.lake.entries import ViewEntry
 from runnel.model.relation import Kind, Relation, check_columns
@@ -98,14 +98,17 @@ def make_plan(
         program = _compile(runtime, name, chosen.get(name), stored, relations)
         relations[name] = program.relation
         plan.programs[name] = program
+        calls = called(_alone(program) + _text(chosen.get(name) or stored), runtime.functions)
         same = stored is not None and _same_program(runtime, head, stored, program)
+        same = same and stored is not None and (bool(program.events) or dict(stored.functions) == calls)
         if not same or (reads[name] & changed and not program.events):
             _refuse_emptying(name, program, chosen)
             changed.add(name)
-            plan.entries[name] = _entry(program, chosen.get(name) or stored, head, relations, stored)
+            entry = _entry(program, chosen.get(name) or stored, head, relations, stored)
+            plan.entries[name] = replace(entry, functions=calls)
         elif stored is not None:
-            _redefine(plan, stored, chosen.get(name), program)
-    _choose_fresh(plan, changed)
+            _redefine(plan, stored, chosen.get(name), program, calls)
+    _choose_fresh(plan, changed, runtime.functions)
     return plan
 
 
@@ -120,10 +123,22 @@ def _refuse_emptying(name: str, program: Program, chosen: Mapping[str, Definitio
         raise Refused(name, error)
 
 
-def _redefine(plan: Plan, stored: ViewEntry, definition: Definition | None, program: Program) -> None:
-    """Note what is to be said otherwise of a view that computes the same: its text, its options, the joins it shares."""
+def _text(said: Definition | ViewEntry | None) -> str:
+    """Give the text a user wrote."""
+    return said.sql if said is not None else ""
+
+
+def _redefine(
+    plan: Plan, stored: ViewEntry, definition: Definition | None, program: Program, calls: dict[str, str]
+) -> None:
+    """Note what is to be said otherwise of a view that computes the same: its text, its options, the joins it shares.
+
+    An event view goes on with other functions, too: what it has gathered stays, and cannot be gone through once more.
+    """
     said = definition or stored
-    entry = replace(stored, sql=said.sql, properties=dict(said.properties), program=_alone(program))
+    entry = replace(stored, sql=said.sql, properties=dict(said.properties), program=_alone(program), functions=calls)
+    if stored.events and dict(stored.functions) != calls:
+        entry = replace(entry, since=-1)
     below = [replace(plan.head.entries[stage.view], program=_alone(stage)) for stage in program.stages]
     plan.entries |= {
         e.name: e for e in (*below, entry) if e != plan.head.entries[e.name] and e.name not in plan.entries
@@ -183,12 +198,14 @@ def _compile(
     try:
         if definition is not None:
             mode = definition.properties.get("mode", "auto")
-            program = compile_view(name, definition.sql, relations, runtime.engine.analyse, mode, definition.place)
+            program = compile_view(
+                name, definition.sql, relations, runtime.engine.analyse, mode, definition.place, runtime.functions
+            )
         else:
             assert stored is not None
             known = {n: as_seen(stored, relation) for n, relation in relations.items()}
             mode = stored.properties.get("mode", "auto")
-            program = compile_view(name, stored.sql, known, runtime.engine.analyse, mode)
+            program = compile_view(name, stored.sql, known, runtime.engine.analyse, mode, None, runtime.functions)
         check_columns(name, program.columns)
     except RunnelError as error:
         raise Refused(name, error, "" if definition else f"view {name} stands against it: ") from error
@@ -245,7 +262,7 @@ def _entry(
     )
 
 
-def _choose_fresh(plan: Plan, changed: set[str]) -> None:
+def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str]) -> None:
     """List what must be computed: views that change, stages that are not there, and stages over something that changes."""
     made: dict[str, Program] = {}
     for name, program in plan.programs.items():
@@ -255,9 +272,9 @@ def _choose_fresh(plan: Plan, changed: set[str]) -> None:
             over_changed = any(i in changed or i in made for i in stage.inputs)
             if stage.view not in made and (stage.view not in plan.head.entries or over_changed):
                 made[stage.view] = stage
-                plan.entries[stage.view] = ViewEntry(
-                    stage.view, "", {}, _alone(stage), stage.inputs, (), plan.head.epoch
-                )
+                text = _alone(stage)
+                entry = ViewEntry(stage.view, "", {}, text, stage.inputs, (), plan.head.epoch)
+                plan.entries[stage.view] = replace(entry, functions=called(text, functions))
         made[name] = program
     plan.fresh = list(made.values())
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Inputs, Pending
 from runnel.lake.entries import Commit
 from runnel.pipeline.events import refuse_recomputing
@@ -46,6 +47,7 @@ def _attempt(runtime: Runtime, name: str) -> int:
 
 def _difference(runtime: Runtime, head: Snapshot, view: ViewEntry, pending: Pending) -> ViewResult:
     """Write the files that turn what is stored of a view into what its program gives as of `head`."""
+    check_functions(runtime.engine, view)
     program = runtime.program(view)
     step = program.steps[-1]
     inputs = Inputs(runtime.engine, head, head, pending)

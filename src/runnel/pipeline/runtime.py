@@ -37,6 +37,11 @@ class Runtime:
     expired_at: int = 0
     programs: dict[str, Program] = field(default_factory=dict)
 
+    @property
+    def functions(self) -> dict[str, str]:
+        """The users' functions that are registered, each with the fingerprint of its body."""
+        return {name: function.fingerprint for name, function in self.engine.functions.items()}
+
     def program(self, view: ViewEntry) -> Program:
         """Give a view's compiled program; parsed once per text."""
         if view.program not in self.programs:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from runnel import config, query
 from runnel.compiler.alter import is_alter, parse_alter
 from runnel.connectors import open_source
+from runnel.engine.functions import user_function
 from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError
 from runnel.lake.lake import Lake
 from runnel.model.ddl import parse_columns
@@ -28,6 +29,7 @@ from runnel.pipeline.runner import Runner, check_source_tables
 from runnel.pipeline.runtime import Runtime
 from runnel.pipeline.transaction import Transaction
 from runnel.project.explain import Explanation, explain
+from runnel.project.functions import register
 from runnel.project.history import history
 from runnel.project.relation import RelationHandle, Result
 from runnel.project.status import Status, status
@@ -103,6 +105,24 @@ class Project:
             raise Terminal(
                 "RUNNEL-ALTER-SOURCE", f"{name} is what its source says", hint=f"change the table in {source} itself"
             )
+
+    def register_function(
+        self,
+        name: str,
+        fn: Callable[..., Any],
+        returns: str,
+        arguments: str | None = None,
+        *,
+        pandas: bool = False,
+    ) -> list[str]:
+        """Let SQL call a Python function that gives the same value for the same arguments, always.
+
+        `returns` is a SQL type, `arguments` such as `"a INT, b STRING"`; with `pandas` it takes and gives pandas Series. Views
+        that were computed with another body of it are made anew; say which.
+        """
+        said = register(self.runtime, user_function(name, fn, returns, arguments, pandas=pandas))
+        self._poll()
+        return said
 
     def drop_view(self, name: str) -> None:
         """Forget a view and what is stored of it."""

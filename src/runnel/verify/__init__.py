@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from runnel.compiler import bind, program_from_json
+from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Inputs, Pending, shows
 from runnel.errors import Terminal
 from runnel.model import types
@@ -88,6 +89,7 @@ def verify(lake: Lake, engine: Engine, view: ViewEntry, *, sample: int | None = 
         raise Terminal("RUNNEL-VIEW-UNKNOWN", f"there is no view {view.name!r}", hint="it has been dropped meanwhile")
     # A writer may have moved it on since the caller looked: frontier and rows must be of one snapshot.
     view = head.views[view.name]
+    check_functions(engine, view)
     relation = head.relations[view.name]
     if view.events:
         known = replay(lake, engine, head, view)
