@@ -104,3 +104,15 @@ def test_watch_prints_json_lines_for_pipes(command: Command, shop: Path, monkeyp
 def test_watch_ends_after_its_seconds(command: Command, shop: Path) -> None:
     told = command("watch", "large", "--seconds", 0, "--project", shop)
     assert (told.exit_code, told.stdout) == (0, "")
+
+
+def test_a_wrong_name_in_a_query_is_underlined(command: Command, shop: Path) -> None:
+    told = command("query", "SELECT id,\n  amont FROM orders", "--project", shop)
+    assert told.exit_code == 1
+    assert told.stderr.splitlines()[-5:] == [
+        "error: unknown column 'amont' (SQL:2:3)",
+        "  2 |   amont FROM orders",
+        "    |   ^^^^^",
+        "  hint: did you mean 'amount'?",
+        "  code: RUNNEL-VIEW-COLUMN",
+    ]

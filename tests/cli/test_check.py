@@ -86,6 +86,12 @@ def test_a_cycle_of_views_is_a_problem(command: Command, tmp_path: Path) -> None
     assert "view b reads 'a', which in the end reads b (views/all.sql:1:94)" in told.stderr
 
 
+def test_a_view_that_reads_itself_is_a_problem(command: Command, tmp_path: Path) -> None:
+    views = "CREATE MATERIALIZED VIEW a AS SELECT id FROM a"
+    told = command("check", "--project", write(tmp_path, tables_shop=TABLES, views_all=views))
+    assert "error: view a reads itself (views/all.sql:1:46)" in told.stderr
+
+
 def test_the_offending_text_is_underlined_below_the_sentence(command: Command, bad: Path) -> None:
     lines = command("check", "--project", bad).stderr.splitlines()
     at = next(i for i, line in enumerate(lines) if "'amont'" in line)

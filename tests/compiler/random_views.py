@@ -27,8 +27,11 @@ class Case:
     features: frozenset[str] = frozenset()
 
 
-def random_case(seed: int, only: str = "") -> Case:
-    """Make the case of a seed, mostly out of one feature where one is named; the same seed always makes the same case."""
+def random_case(seed: int, only: str = "", *, small: bool = False) -> Case:
+    """Make the case of a seed, mostly out of one feature where one is named; the same seed always makes the same case.
+
+    A `small` case has one view that nests little, for engines that take seconds over a query.
+    """
     rng = random.Random(seed)
     tables = tuple(random_table(rng, f"t{i + 1}") for i in range(rng.randint(1, 3)))
     specials = rng.random() < 0.15
@@ -42,9 +45,10 @@ def random_case(seed: int, only: str = "") -> Case:
         only=only,
     )
     views = []
-    for i in range(1 if only and rng.random() < 0.6 else rng.choice((1, 1, 2, 3, 4))):
-        maker.budget = 4
-        made = query(maker, rng.choice((0, 1, 1, 2)), top=True)
+    several = 1 if small or (only and rng.random() < 0.6) else rng.choice((1, 1, 2, 3, 4))
+    for i in range(several):
+        maker.budget = 1 if small else 4
+        made = query(maker, rng.choice((0, 0, 1)) if small else rng.choice((0, 1, 1, 2)), top=True)
         views.append((f"v{i + 1}", made.sql))
         maker.tables.append((f"v{i + 1}", made.columns))
     return Case(tables, start, tuple(views), tuple(random_batches(rng, bags)), frozenset(maker.used))

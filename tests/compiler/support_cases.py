@@ -97,6 +97,7 @@ CASES: dict[str, dict[str, str]] = {
         "posexplode": "SELECT id, p, e FROM boxes LATERAL VIEW posexplode(xs) t AS p, e",
         "explode a map": "SELECT id, name, value FROM boxes LATERAL VIEW explode(m) t AS name, value",
         "explode in a SELECT list": "SELECT id, explode(xs) AS e FROM boxes",
+        "lateral subquery": "SELECT a.id AS id, l.n AS n FROM sales a CROSS JOIN LATERAL (SELECT count(*) AS n FROM visits b WHERE b.k = a.k) l",
         "aggregated": "SELECT e, count(*) AS n, sum(id) AS s FROM boxes LATERAL VIEW explode(xs) t AS e GROUP BY e",
         "joined": "SELECT t.e AS e, a.id AS id FROM (SELECT e FROM boxes LATERAL VIEW explode(xs) l AS e) t JOIN sales a ON a.k = t.e",
     },
@@ -107,7 +108,7 @@ CASES: dict[str, dict[str, str]] = {
         "CUBE": "SELECT k, s, count(*) AS n, grouping_id() AS g FROM visits GROUP BY CUBE (k, s) HAVING count(*) > 0",
         "WITH ROLLUP": "SELECT k, s, count(*) AS n FROM visits GROUP BY k, s WITH ROLLUP HAVING count(*) > 0",
         "without the empty set": "SELECT k, s, count(*) AS n FROM visits GROUP BY GROUPING SETS ((k, s), (s))",
-        "with MAX and HAVING": "SELECT k, b, max(v) AS m FROM sales GROUP BY CUBE (k, b) HAVING count(*) > 1",
+        "with MAX and HAVING": "SELECT k, b, max(v) AS m FROM sales GROUP BY ROLLUP (k, b) HAVING count(*) > 1",
     },
     "outer join": {
         "LEFT": "SELECT a.id AS id, b.x AS x FROM sales a LEFT JOIN visits b ON a.k = b.k",
@@ -238,9 +239,6 @@ CASES: dict[str, dict[str, str]] = {
 }
 
 NOT_FOLLOWED: dict[str, dict[str, str]] = {
-    "lateral or generator": {
-        "lateral subquery": "SELECT a.id AS id, l.n AS n FROM sales a CROSS JOIN LATERAL (SELECT count(*) AS n FROM visits b WHERE b.k = a.k) l",
-    },
     "subquery in an expression": {
         "correlated with a limit": "SELECT id FROM sales a WHERE EXISTS (SELECT 1 FROM visits b WHERE b.k = a.k LIMIT 1)",
         "in the condition of an outer join": "SELECT a.id AS id, b.x AS x FROM sales a LEFT JOIN visits b ON a.k = b.k AND b.x IN (SELECT v FROM sales)",

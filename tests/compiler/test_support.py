@@ -101,6 +101,7 @@ def test_every_row_of_the_table_has_cases() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.timeout(900)
 def test_features_are_kept_right_on_spark_as_well(spark_engine: SparkEngine) -> None:
     state = Maintained(spark_engine, TABLES)
     state.define("sets", ON_SPARK["sets"])

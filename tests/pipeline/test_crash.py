@@ -41,7 +41,9 @@ CREATE MATERIALIZED VIEW big AS SELECT id, amount FROM orders WHERE amount > 3;
 CREATE MATERIALIZED VIEW totals AS SELECT region, sum(amount) AS total, count(*) AS n FROM orders GROUP BY region;
 CREATE MATERIALIZED VIEW best AS SELECT region, total FROM totals WHERE n > 2;
 CREATE MATERIALIZED VIEW regions AS SELECT count(DISTINCT region) AS n FROM orders;
+CREATE MATERIALIZED VIEW told AS SELECT _op AS op, count(*) AS n FROM CHANGES(orders) GROUP BY _op;
 """
+EVENTS = {"insert": FILES * ROWS, "update": FILES - 1, "delete": FILES - 1}
 
 
 def write_project(folder: Path) -> dict[int, tuple[str, str]]:
@@ -103,9 +105,10 @@ def test_a_kill_at_any_point_loses_nothing_and_doubles_nothing(point: str, tmp_p
         assert {r["id"]: (r["region"], str(r["amount"])) for r in rows} == expected
         assert len(rows) == len(expected)
         assert project.table("marks").to_pylist() == [{"id": 1, "n": 1}]
+        assert {row["op"]: row["n"] for row in project.view("told").to_pylist()} == EVENTS
         reports = project.verify_all()
         assert [str(report) for report in reports if not report.ok] == []
-        assert len(reports) == 4
+        assert len(reports) == 5
 
 
 def test_the_points_are_counted(say: Callable[[str], None]) -> None:

@@ -257,6 +257,61 @@ def test_an_event_view_outlives_new_definitions_of_what_it_reads(shop: Project) 
         shop.drop_view("sums")
 
 
+def test_an_event_is_computed_again_when_its_commit_loses_a_race(
+    shop: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql = "SELECT new.id, _epoch AS e, r.rate FROM CHANGES(products) JOIN rates r ON r.country = new.country"
+    shop.create_view("dated", sql)
+    lake, lost = shop.runtime.lake, list[int]()
+    publish = lake.publish
+
+    def late(commit: Commit) -> int:
+        if not lost:
+            lost.append(commit.base)
+            with runnel.open(shop.folder, engine=DuckDbEngine(), sync=False) as other:
+                other.compact()
+                other.sql("UPDATE rates SET rate = 50")
+        return publish(commit)
+
+    monkeypatch.setattr(lake, "publish", late)
+    epoch = shop.sql("INSERT INTO products VALUES (3, 30, 'c', 'x')")
+    assert epoch > lost[0] + 1
+    assert _rows(shop, "dated") == [(3, epoch, 50)]
+    assert shop.verify("dated").ok
+
+
+def test_compaction_in_between_is_no_conflict_but_for_events(shop: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop.create_view("dated", "SELECT new.id AS id, _epoch AS e FROM CHANGES(products)")
+    lake, tries = shop.runtime.lake, list[int]()
+    publish = lake.publish
+
+    def late(commit: Commit) -> int:
+        tries.append(commit.base)
+        if len(tries) == 1:
+            with runnel.open(shop.folder, engine=DuckDbEngine(), sync=False) as other:
+                other.compact()
+        return publish(commit)
+
+    shop.sql("INSERT INTO products VALUES (3, 30, 'c', 'x')")
+    monkeypatch.setattr(lake, "publish", late)
+    epoch = shop.sql("INSERT INTO products VALUES (4, 30, 'c', 'x')")
+    assert len(tries) == 2
+    assert (4, epoch) in _rows(shop, "dated")
+    tries.clear()
+    shop.sql("UPDATE rates SET rate = 9")
+    assert len(tries) == 1
+
+
+def test_whole_rows_before_and_after_are_kept_as_they_were(shop: Project) -> None:
+    shop.create_view("spread", "SELECT new.*, c._op AS op FROM CHANGES(products) AS c")
+    shop.create_view("nested", "SELECT c.old AS o, c.new AS n FROM CHANGES(products) AS c")
+    shop.sql("UPDATE products SET price = 1 WHERE id = 2")
+    assert _rows(shop, "spread") == [(2, 1, "b", "y", "update")]
+    before = {"id": 2, "price": 20, "name": "b", "country": "y"}
+    assert shop.view("nested").to_pylist() == [{"o": before, "n": {**before, "price": 1}}]
+    assert all(report.ok and not report.unchecked for report in shop.verify_all())
+
+
 def test_an_event_view_is_not_recomputed(shop: Project) -> None:
     shop.create_view("price_changes", PRICES)
     shop.create_view("plain", "SELECT id FROM products")
@@ -282,6 +337,7 @@ REFUSED = {
     "SELECT new.prise FROM CHANGES(products)": "did you mean 'price'",
     "SELECT new.id FROM CHANGES(prodcts)": "did you mean 'products'",
     "SELECT new.id FROM CHANGES(1)": "EVENTS-SOURCE",
+    "SELECT quite_unheard_of(new.id) AS i, _epoch AS e FROM CHANGES(products)": "unknown function 'quite_unheard_of'",
     "SELECT * FROM CHANGES(products)": "reserved",
 }
 

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import json
 import subprocess
 import sys
 import threading
 from typing import TYPE_CHECKING, Any
 
 import pytest
+import sqlalchemy as sa
 
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Problems, RunnelError
+from runnel.lake import tables
 from runnel.pipeline import maintain, swap
 
 if TYPE_CHECKING:
@@ -174,6 +177,23 @@ def test_subscribers_hear_the_difference_a_swap_makes(shop: Project) -> None:
     assert len(heard[1]) == 7
     shop.sql("INSERT INTO orders VALUES (500, 'x', 500)")
     assert heard[2] == [{"id": 500, "_weight": 1}]
+
+
+def test_views_that_another_version_compiled_are_made_anew_when_the_project_is_opened(shop: Project) -> None:
+    v = tables.runnel_view
+    with shop.runtime.lake.catalog.write() as connection:
+        for row in connection.execute(sa.select(v)).all():
+            facts = json.loads(row.definition)
+            facts["program"] = json.dumps({"version": 1, "steps": []})
+            connection.execute(v.update().where(v.c.name == row.name).values(definition=json.dumps(facts)))
+    with runnel.open(shop.folder, engine=DuckDbEngine(), sync=False) as project:
+        with pytest.raises(RunnelError, match="RUNNEL-VIEW-OLDER"):
+            project.status()
+        assert len(project.sync()) == len(VIEWS)
+        assert project.sync() == []
+        assert _right(project)
+        project.sql("INSERT INTO orders VALUES (500, 'x', 500)")
+        assert _right(project)
 
 
 def _files(folder: Path, **texts: str) -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SUMS = "SELECT region, count(*) AS n, sum(amount) AS s FROM orders GROUP BY region"
-POINTS = ("view:hydrated", "publish:files-listed", "publish:before-commit", "publish:after-commit")
+POINTS = ("view:hydrated", "publish:before-commit", "publish:after-commit")
 
 
 def _child(folder: Path, what: str, kill_at: str = "") -> int:

@@ -37,6 +37,15 @@ class Outcome:
         return self.strategy is not Strategy.REFUSED
 
     @property
+    def stopped(self) -> bool:
+        """Whether it took longer than it may."""
+        return "TimeoutError" in self.problem or "interrupted" in self.problem
+
+    @property
+    def wrong(self) -> bool:
+        return self.accepted and bool(self.problem) and not self.stopped
+
+    @property
     def incremental(self) -> bool:
         return self.strategy in (Strategy.LINEAR, Strategy.KEYS)
 

@@ -93,7 +93,7 @@ def _limit(seconds: int) -> Iterator[None]:
 
 def _line(outcome: Outcome) -> str:
     said = outcome.problem or outcome.reason
-    ok = "WRONG" if outcome.problem and outcome.accepted else "refused" if outcome.problem else "ok"
+    ok = "WRONG" if outcome.wrong else "stopped" if outcome.stopped else "refused" if outcome.problem else "ok"
     return (
         f"{outcome.name:14} {outcome.strategy.value:8} {outcome.checks:3} checks {outcome.rows:6} rows "
         f"{outcome.moved:2} moved {outcome.seconds:6.1f} s  {ok:8} {' '.join(said.split())[:600]}"
@@ -108,11 +108,11 @@ def _totals(outcomes: list[Outcome]) -> int:
     ):
         print(
             f"{kind}: {len(some)}, accepted {sum(o.accepted for o in some)}, incremental "
-            f"{sum(o.incremental for o in some)}, wrong {sum(bool(o.problem) and o.accepted for o in some)}, "
+            f"{sum(o.incremental for o in some)}, wrong {sum(o.wrong for o in some)}, stopped {sum(o.stopped for o in some)}, "
             f"changed by some batch {sum(o.moved > 0 for o in some)}, {sum(o.checks for o in some)} checks, "
             f"{sum(o.seconds for o in some):.0f} s"
         )
-    return sum(bool(o.problem) and o.accepted for o in outcomes)
+    return sum(o.wrong for o in outcomes)
 
 
 if __name__ == "__main__":

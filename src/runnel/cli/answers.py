@@ -13,6 +13,7 @@ import typer
 from runnel.cli import values
 from runnel.cli.opening import opened
 from runnel.cli.terminal import facts_table, out, rows_table
+from runnel.compiler import improved
 from runnel.errors import Terminal, UsageError
 from runnel.model.relation import WEIGHT
 
@@ -93,8 +94,15 @@ def query(
         if explained:
             typer.echo(_explained(project, sql, at))
             return
-        rows = project.query(sql, at=at).to_arrow()
+        rows = _asked(project, sql, at)
     _print_rows(rows, form, output)
+
+
+def _asked(project: Project, sql: str, at: int | None) -> pa.Table:
+    try:
+        return project.query(sql, at=at).to_arrow()
+    except Terminal as error:
+        raise improved(error, sql, project.runtime.lake.snapshot(at).shown) from error
 
 
 def _explained(project: Project, sql: str, at: int | None) -> str:

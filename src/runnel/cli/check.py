@@ -246,7 +246,9 @@ def _note_failed(failed: list[tuple[ViewStatement, RunnelError]], found: Checkup
         told.update(free)
         found.unchecked.extend(waiting.pop(name)[0].name for name in free)
     for view, error in waiting.values():
-        message = f"view {view.name} reads {_missing(error)!r}, which in the end reads {view.name}"
+        read = _missing(error)
+        itself = read == view.name.lower()
+        message = f"view {view.name} reads " + ("itself" if itself else f"{read!r}, which in the end reads {view.name}")
         found.note(Terminal("RUNNEL-VIEW-CYCLE", message, place=error.place or view.place, hint="break the cycle"))
 
 

@@ -6,6 +6,7 @@ from runnel.compiler.bind import bind
 from runnel.compiler.calls import called, is_sql_function
 from runnel.compiler.changes import events_sql
 from runnel.compiler.dml import Dml, compile_dml
+from runnel.compiler.outputs import improved
 from runnel.compiler.rows import rows_delta_sql, rows_sql
 from runnel.compiler.serialize import program_from_json, program_to_json
 from runnel.compiler.statements import Statement, TableStatement, ViewStatement, parse_statements
@@ -26,6 +27,7 @@ __all__ = [
     "compile_dml",
     "compile_view",
     "events_sql",
+    "improved",
     "is_sql_function",
     "parse_columns",
     "parse_statements",

@@ -71,6 +71,26 @@ def _check_field(column: exp.Column, read: Mapping[str, Relation], text: SourceT
         raise unknown_column(column, parts[at + 1], known, text)
 
 
+def spread(tree: exp.Expr, known: Mapping[str, Relation], text: SourceText) -> None:
+    """Write the columns out that `old.*` and `new.*` stand for."""
+    for table in changes_in(tree):
+        select = table.find_ancestor(exp.Select)
+        if select is None:
+            continue
+        names = [c.name for c in find_relation(source_of(table, text), known, text).rows]
+        items: list[exp.Expr] = []
+        for item in select.expressions:
+            star = isinstance(item, exp.Column) and isinstance(item.this, exp.Star)
+            items += [_field(item, n) for n in names] if star and item.table.lower() in (OLD, NEW) else [item]
+        select.set("expressions", items)
+
+
+def _field(star: exp.Column, name: str) -> exp.Column:
+    column = star.copy()
+    column.set("this", exp.to_identifier(name, quoted=True))
+    return column
+
+
 def refused(finding: Finding, text: SourceText) -> Terminal:
     """Make the error for a form that is not followed over `CHANGES`."""
     return Terminal(

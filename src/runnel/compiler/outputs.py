@@ -7,17 +7,18 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.compiler.changes import is_changes
 from runnel.compiler.functions import function_name
-from runnel.compiler.resolve import unknown_column
+from runnel.compiler.parse import parse_query
+from runnel.compiler.resolve import base_tables, find_relation, unknown_column
+from runnel.compiler.source import SourceText
 from runnel.compiler.spark import DIALECT
 from runnel.errors import Terminal, nearest
 from runnel.model import types
 from runnel.model.relation import Column, Relation, check_columns
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-    from runnel.compiler.source import SourceText
+    from collections.abc import Iterable, Mapping
 
 
 def output_name(item: exp.Expr) -> str:
@@ -53,6 +54,15 @@ def _spelled_in(message: str, item: exp.Expr) -> bool:
     return bool(item.alias_or_name) and repr(item.alias_or_name) in message
 
 
+def improved(error: Terminal, sql: str, relations: Mapping[str, Relation]) -> Terminal:
+    """Make an engine's complaint about a query of the user as clear as a complaint about a view."""
+    if error.place is not None or error.code not in ("RUNNEL-ENGINE-SQL", "RUNNEL-SQL-WRONG"):
+        return error
+    tree, text = parse_query(sql), SourceText(sql)
+    known = [find_relation(table, relations, text) for table in base_tables(tree)]
+    return improve(error, tree, known, text)
+
+
 def improve(
     error: Terminal, tree: exp.Expr, known: list[Relation], text: SourceText, functions: Iterable[str] = ()
 ) -> Terminal:
@@ -62,6 +72,8 @@ def improve(
         i.name.lower() for a in tree.find_all(exp.Alias, exp.TableAlias) for i in _given(a)
     }
     for column in tree.find_all(exp.Column):
+        if column.parent is not None and column.parent.parent is not None and is_changes(column.parent.parent):
+            continue
         if isinstance(column.this, exp.Star):
             tables = [t.alias_or_name.lower() for t in tree.find_all(exp.Table, exp.TableAlias) if t.alias_or_name]
             if column.table and column.table.lower() not in tables:

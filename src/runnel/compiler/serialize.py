@@ -14,12 +14,17 @@ if TYPE_CHECKING:
 
     from runnel.model.program import Role
 
-VERSION = 2
+VERSION = 3
 
 
 def program_to_json(program: Program) -> str:
     """Write a program; equal programs give equal text."""
     return json.dumps({"version": VERSION, **_program_out(program)}, sort_keys=True)
+
+
+def is_current(text: str) -> bool:
+    """Say whether a program was written by this version, so that it can be read back."""
+    return bool(json.loads(text).get("version") == VERSION)
 
 
 def program_from_json(text: str) -> Program:

@@ -147,7 +147,7 @@ ABOUT: dict[str, str] = {
     "order by": "`ORDER BY` without `LIMIT`",
     "constant rows": "`VALUES`, `SELECT` without `FROM`",
     "event view": "`CHANGES(t)`, see [event views](events.md)",
-    "lateral or generator": "`LATERAL VIEW`, `explode`, `posexplode`, `inline`, `stack`, of arrays and maps",
+    "lateral or generator": "`LATERAL (SELECT ...)`, `LATERAL VIEW`, `explode`, `posexplode`, `inline`, `stack`, of arrays and maps",
     "grouping sets": "`GROUPING SETS`, `ROLLUP`, `CUBE`, `grouping()`, `grouping_id()`",
     "outer join": "`LEFT`, `RIGHT`, `FULL JOIN`; any condition",
     "semi or anti join": "`LEFT SEMI JOIN`, `LEFT ANTI JOIN`; any condition",

@@ -107,7 +107,7 @@ def _content_name(steps: tuple[Step, ...], functions: Mapping[str, str]) -> str:
     plain = re.sub(
         r"`t\d+`|BROADCAST\(t\d+\)", lambda m: numbers.setdefault(re.sub(r"\D", "", m[0]), f"#{len(numbers)}"), text
     )
-    bodies = called(text, functions)
+    bodies = called("\n".join(step.text for step in steps), functions)
     return "#" + hashlib.sha256((plain + (repr(bodies) if bodies else "")).encode()).hexdigest()[:12]
 
 
@@ -168,6 +168,7 @@ def compile_view(
     compilation.functions = functions or {}
     if read:
         events.check(tree, found, read, mode, text)
+        events.spread(tree, by_name, text)
         return _event_view(compilation, found, tuple(read))
     hurdles = [f for f in found if f.support.strategy is Strategy.FULL]
     if mode == "full":
@@ -189,7 +190,9 @@ def _misread(compilation: _Compilation, error: Terminal) -> Finding:
     try:
         _analysed(compilation)
     except Terminal as theirs:
-        raise (error if error.code.startswith("RUNNEL-VIEW-") else theirs) from error
+        unknown = any(word in theirs.message.lower() for word in ("routine", "function with name"))
+        mine = error.code.startswith("RUNNEL-VIEW-") and not (error.code == "RUNNEL-VIEW-GROUP" and unknown)
+        raise (error if mine else theirs) from error
     if error.code in ("RUNNEL-VIEW-AMBIGUOUS", "RUNNEL-VIEW-UNION", "RUNNEL-VIEW-REFUSED"):
         raise error
     return NotLinear("unknown form", compilation.tree, f"this query ({error.message})").finding
@@ -241,6 +244,10 @@ def _event_view(compilation: _Compilation, found: list[Finding], read: tuple[str
         _check_types(c, step.target)
     except NotLinear as signal:
         raise events.refused(signal.finding, c.text) from signal
+    except Terminal as error:
+        if not error.code.startswith("RUNNEL-VIEW-"):
+            _analysed(c)  # where the user's own text is wrong, this says it better
+        raise
     beside = {name for term in step.terms for name, role in term.reads if role != "delta"}
     operators = (*(Operator(f"scan {changes(name)}", Strategy.LINEAR) for name in read), *_operators(c, found, ()))
     inputs = tuple(sorted({*beside, *read}))
@@ -309,7 +316,7 @@ def _analysed(compilation: _Compilation) -> tuple[tuple[Column, ...], str, froze
     try:
         return compilation.analyse(bound, tables), bound, read
     except Terminal as error:
-        known = [compilation.relations[name] for name in sorted(read)]
+        known = [compilation.relations[name] for name in sorted([*read, *virtual])]
         raise improve(error, compilation.tree, known, compilation.text, compilation.functions) from error
 
 

@@ -111,6 +111,11 @@ class Step:
         parts += [term.sql for term in self.extra if term.deltas <= changed]
         return "\nUNION ALL\n".join(parts) if parts else None
 
+    @property
+    def text(self) -> str:
+        """All SQL of the step, for whoever looks for something in it."""
+        return "\n".join([self.initial, self.around, *(term.sql for term in (*self.terms, *self.extra))])
+
     def shared_sql(self, changed: frozenset[str]) -> str:
         """Give the SQL of the change over the change of the shared join, when also these relations changed."""
         assert self.shared is not None, self.target.name

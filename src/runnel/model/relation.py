@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Terminal, nearest
 from runnel.model import types
+from runnel.model.program import ROLES
 
 if TYPE_CHECKING:
     from runnel.model.types import Type
 
 WEIGHT = "_weight"
 RESERVED_PREFIXES = ("_runnel", "__")
+RESERVED_SUFFIXES = tuple(f"__{role}" for role in ROLES)
 RESERVED = (WEIGHT, "_op", "_epoch", "_time", "_transaction")
 
 
@@ -96,11 +98,12 @@ def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] 
     seen: dict[str, Type] = {}
     for column in columns:
         name = column.name.lower()
-        if name in RESERVED or name.startswith(RESERVED_PREFIXES):
+        if name in RESERVED or name.startswith(RESERVED_PREFIXES) or name.endswith(RESERVED_SUFFIXES):
             raise Terminal(
                 "RUNNEL-COLUMN-RESERVED",
                 f"{owner}: the column name {column.name!r} is reserved",
-                hint="choose a name that does not begin with '__' or '_runnel' and is none of " + ", ".join(RESERVED),
+                hint="choose a name that does not begin with '__' or '_runnel', does not end with '__delta' or its like, "
+                f"and is none of {', '.join(RESERVED)}",
             )
         if name in seen:
             raise Terminal(

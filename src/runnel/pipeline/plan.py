@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import bind, called, compile_view, program_to_json
+from runnel.compiler.serialize import is_current
 from runnel.errors import RunnelError, Terminal
 from runnel.lake.entries import ViewEntry
 from runnel.model.relation import Kind, Relation, check_columns
@@ -98,7 +99,7 @@ def make_plan(
         program = _compile(runtime, name, chosen.get(name), stored, relations)
         relations[name] = program.relation
         plan.programs[name] = program
-        calls = called(_alone(program) + _text(chosen.get(name) or stored), runtime.functions)
+        calls = called(_text(program, chosen.get(name) or stored), runtime.functions)
         same = stored is not None and _same_program(runtime, head, stored, program)
         same = same and stored is not None and (bool(program.events) or dict(stored.functions) == calls)
         if not same or (reads[name] & changed and not program.events):
@@ -123,9 +124,9 @@ def _refuse_emptying(name: str, program: Program, chosen: Mapping[str, Definitio
         raise Refused(name, error)
 
 
-def _text(said: Definition | ViewEntry | None) -> str:
-    """Give the text a user wrote."""
-    return said.sql if said is not None else ""
+def _text(program: Program, said: Definition | ViewEntry | None = None) -> str:
+    """Give all SQL of a program, and the text that it was made of."""
+    return "\n".join([*(step.text for step in program.steps), said.sql if said is not None else ""])
 
 
 def _redefine(
@@ -222,6 +223,8 @@ def as_seen(view: ViewEntry, relation: Relation) -> Relation:
 
 def _same_program(runtime: Runtime, head: Snapshot, stored: ViewEntry, program: Program) -> bool:
     """Say whether a view is computed as before; which joins it could share with others makes no difference to it."""
+    if not is_current(stored.program):
+        return False
     there = [runtime.program(head.entries[name]) for name in stored.stages if name in head.entries]
     before = {part.view: _plain(part) for part in (*there, runtime.program(stored))}
     return before == {part.view: _plain(part) for part in (*program.stages, program)}
@@ -270,11 +273,11 @@ def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str]) -
             continue
         for stage in program.stages:
             over_changed = any(i in changed or i in made for i in stage.inputs)
-            if stage.view not in made and (stage.view not in plan.head.entries or over_changed):
+            there = plan.head.entries.get(stage.view)
+            if stage.view not in made and (there is None or over_changed or not is_current(there.program)):
                 made[stage.view] = stage
-                text = _alone(stage)
-                entry = ViewEntry(stage.view, "", {}, text, stage.inputs, (), plan.head.epoch)
-                plan.entries[stage.view] = replace(entry, functions=called(text, functions))
+                entry = ViewEntry(stage.view, "", {}, _alone(stage), stage.inputs, (), plan.head.epoch)
+                plan.entries[stage.view] = replace(entry, functions=called(_text(stage), functions))
         made[name] = program
     plan.fresh = list(made.values())
 

@@ -6,6 +6,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import program_from_json
+from runnel.compiler.serialize import is_current
+from runnel.errors import Terminal
 from runnel.lake.expiry import GRACE_SECONDS
 from runnel.pipeline.cost import FLOOR
 
@@ -45,6 +47,12 @@ class Runtime:
     def program(self, view: ViewEntry) -> Program:
         """Give a view's compiled program; parsed once per text."""
         if view.program not in self.programs:
+            if not is_current(view.program):
+                raise Terminal(
+                    "RUNNEL-VIEW-OLDER",
+                    f"view {view.name} was compiled by another version of runnel",
+                    hint="open the project with its files once, as `runnel run` does: such views are made anew",
+                )
             self.programs[view.program] = program_from_json(view.program)
         return self.programs[view.program]
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from runnel.engine.inputs import Beside, Pending, standing
 from runnel.errors import Terminal
 from runnel.lake.entries import Commit
+from runnel.model.relation import Kind
 from runnel.pipeline.maintain import hydrate, maintain
 from runnel.pipeline.plan import make_plan, stages_in_use
 from runnel.pipeline.reshape import rewrite
@@ -199,7 +200,7 @@ def _catch_up(
 def _commit(plan: Plan, now: Snapshot, dropped: Sequence[str], beside: Mapping[str, Beside]) -> Commit:
     replaced = [name for name in plan.made if name in now.entries]
     commit = Commit(base=now.epoch, undefine=[*dropped], kind="define")
-    commit.drop = [*plan.tables, *replaced, *dropped]
+    commit.drop = [*plan.tables, *replaced, *dropped, *_without_entry(now)]
     commit.create = [made.relation for made in beside.values()]
     commit.add = [file for made in beside.values() for file in made.files]
     for name, entry in plan.entries.items():
@@ -209,6 +210,11 @@ def _commit(plan: Plan, now: Snapshot, dropped: Sequence[str], beside: Mapping[s
         else:
             commit.define.append(_moved(entry, now.entries[name]))
     return commit
+
+
+def _without_entry(now: Snapshot) -> list[str]:
+    """Find stages as earlier versions kept them, inside one view: nothing reads them any more."""
+    return [r.name for r in now.relations.values() if r.kind is Kind.STAGE and r.name not in now.entries]
 
 
 def _moved(entry: ViewEntry, now: ViewEntry) -> ViewEntry:

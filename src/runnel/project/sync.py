@@ -6,6 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.compiler import TableStatement, ViewStatement, parse_statements
+from runnel.compiler.serialize import is_current
 from runnel.errors import Problems, RunnelError, Terminal
 from runnel.model.relation import Kind
 from runnel.pipeline import definitions
@@ -71,6 +72,7 @@ def sync(runtime: Runtime, settings: Config, progress: Callable[[str], None] | N
         if progress:
             progress(text)
 
+    _renew_older(runtime, say)
     problems = _tables(runtime, tables, say)
     while True:
         before = len(done)
@@ -83,6 +85,15 @@ def sync(runtime: Runtime, settings: Config, progress: Callable[[str], None] | N
     if problems:
         raise Problems(problems)
     return done
+
+
+def _renew_older(runtime: Runtime, say: Callable[[str], None]) -> None:
+    """Make anew the views that another version of runnel compiled, all in one step."""
+    older = [v for v in runtime.lake.snapshot().views.values() if not is_current(v.program)]
+    if older:
+        definitions.replace_views(runtime, [Definition(v.name, v.sql, dict(v.properties)) for v in older])
+        for view in older:
+            say(f"view {view.name} made anew, because another version of runnel had made it")
 
 
 def _tables(runtime: Runtime, tables: list[TableStatement], say: Callable[[str], None]) -> list[RunnelError]:
@@ -165,7 +176,7 @@ def _perhaps_cycle(view: ViewStatement, error: RunnelError, names: set[str]) -> 
         return Terminal(
             "RUNNEL-VIEW-CYCLE",
             f"view {view.name} waits for another view that cannot be made: {error.message}",
-            place=view.place,
+            place=error.place or view.place,
             hint="mend that view first, or break the cycle",
         )
     return error
