@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def engine() -> Iterator[DuckDbEngine]:
     """Give an engine for the whole run."""
-    engine = DuckDbEngine(threads=1)
+    engine = DuckDbEngine(threads=2)
     yield engine
     engine.close()
 

@@ -283,7 +283,7 @@ def main() -> None:
     parser.add_argument("--only", default="")
     parser.add_argument("--save", default="")
     given = parser.parse_args()
-    engine = DuckDbEngine(threads=1)
+    engine = DuckDbEngine(threads=2)
     case = random_case(given.seed, given.only)
     print("fails:", failure(engine, case) or "not at all", "| recomputed:", failure(engine, case, "full") or "right")
     small = shrink(engine, case)

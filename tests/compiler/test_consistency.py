@@ -41,7 +41,7 @@ ACCOUNTS, EPOCHS = 8, 12
 
 @pytest.fixture
 def bank() -> Iterator[Project]:
-    with runnel.memory(engine=DuckDbEngine(threads=1)) as project:
+    with runnel.memory(engine=DuckDbEngine(threads=2)) as project:
         project.create_table("accounts", "id BIGINT, owner STRING", key=["id"])
         project.create_table("transfers", "id BIGINT, payer BIGINT, payee BIGINT, amount DECIMAL(12,2)", key=["id"])
         for name, sql in VIEWS.items():

@@ -53,7 +53,7 @@ def test_a_pass_rewrites_as_its_fixture_shows_and_keeps_the_rows(
     def no_stage(_: object) -> Relation:
         raise AssertionError(what)
 
-    node, _ = node_of(Lowering(SourceText(before), shop, no_stage, typed), parse_query(before))
+    node, _ = node_of(Lowering(SourceText(before), shop, no_stage, no_stage, no_stage, typed), parse_query(before))
     rewritten = rewrite(node)
     assert differentiate.state(rewritten, "new").sql == after
     columns = typed(node)

@@ -29,7 +29,7 @@ def test_maintained_views_equal_their_query_after_every_batch_and_after_one_merg
     say: Callable[[str], None],
 ) -> None:
     print(f"RUNNEL_SEED={SEED} RUNNEL_CASES={CHECKS}")
-    engine = DuckDbEngine(threads=1)
+    engine = DuckDbEngine(threads=2)
     checks = views = incremental = 0
     reasons: Counter[str] = Counter()
     seed = SEED

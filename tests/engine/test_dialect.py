@@ -32,7 +32,7 @@ COLUMNS = tuple(Column(field.name, types.from_arrow(field.type)) for field in TA
 
 @pytest.fixture(scope="module")
 def engine() -> Iterator[DuckDbEngine]:
-    engine = DuckDbEngine(threads=1)
+    engine = DuckDbEngine(threads=2)
     yield engine
     engine.close()
 

@@ -47,7 +47,7 @@ EVERY_TYPE = [
 @pytest.fixture
 def engine() -> Iterator[DuckDbEngine]:
     """Give a fresh engine."""
-    engine = DuckDbEngine(threads=1)
+    engine = DuckDbEngine(threads=2)
     yield engine
     engine.close()
 

@@ -32,7 +32,7 @@ def _play(check: Callable[[Engine, int], int], engine: Engine, wanted: int, say:
 
 
 def test_random_projects_stay_right(say: Callable[[str], None]) -> None:
-    _play(check_project, DuckDbEngine(threads=1), max(60, CASES // 5), say)
+    _play(check_project, DuckDbEngine(threads=2), max(60, CASES // 5), say)
 
 
 @pytest.mark.spark

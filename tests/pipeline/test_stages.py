@@ -304,11 +304,11 @@ def test_what_is_written_while_a_view_with_stages_is_computed_is_not_lost(
 
 
 def test_views_made_and_dropped_by_several_processes_share_their_stages(tmp_path: Path) -> None:
-    with runnel.create(tmp_path / "p", engine=DuckDbEngine(threads=1)) as first:
+    with runnel.create(tmp_path / "p", engine=DuckDbEngine(threads=2)) as first:
         first.create_table("orders", "id BIGINT, region STRING, amount BIGINT", key=["id"])
 
         def work(who: int) -> None:
-            with runnel.open(tmp_path / "p", engine=DuckDbEngine(threads=1)) as mine:
+            with runnel.open(tmp_path / "p", engine=DuckDbEngine(threads=2)) as mine:
                 for number in range(4):
                     mine.sql(f"INSERT INTO orders VALUES ({who * 100 + number}, 'r{number % 2}', {number})")
                     mine.create_view(f"v{who}_{number}", _over(number))

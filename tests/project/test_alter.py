@@ -229,7 +229,7 @@ def test_tables_change_while_others_write_to_them(shop: Project) -> None:
 
     def write() -> None:
         try:
-            with runnel.open(shop.folder, engine=DuckDbEngine(threads=1), sync=False) as mine:
+            with runnel.open(shop.folder, engine=DuckDbEngine(threads=2), sync=False) as mine:
                 for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count(1000)):
                     with mine.transaction() as tx:
                         tx.insert("orders", [{"id": number, "region": f"r{number % 7}", "amount": number}])

@@ -71,5 +71,5 @@ def _order(number: int) -> dict[str, object]:
 
 @pytest.mark.parametrize("seed", range(1, 13))
 def test_duckdb_reads_random_views(seed: int) -> None:
-    with play(DuckDbEngine(threads=1), seed) as project:
+    with play(DuckDbEngine(threads=2), seed) as project:
         compare_with_duckdb(project, [])

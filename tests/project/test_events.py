@@ -217,7 +217,7 @@ def test_an_event_has_the_number_its_commit_gets_whoever_else_commits(shop: Proj
 
     def write(start: int) -> None:
         try:
-            with runnel.open(shop.folder, engine=DuckDbEngine(threads=1), sync=False) as mine:
+            with runnel.open(shop.folder, engine=DuckDbEngine(threads=2), sync=False) as mine:
                 for number in range(start, start + 6):
                     epochs[number] = mine.sql(f"INSERT INTO products VALUES ({number}, 1, 'n', 'x')")
                     if number % 3 == 0:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def project() -> Iterator[Project]:
     """Give a project with one table."""
-    with runnel.memory(engine=DuckDbEngine(threads=1)) as made:
+    with runnel.memory(engine=DuckDbEngine(threads=2)) as made:
         made.create_table("t", "id INT, n INT", key=["id"])
         yield made
 

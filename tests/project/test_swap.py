@@ -126,7 +126,7 @@ def test_readers_never_see_a_view_missing_while_it_is_swapped_and_writes_go_on(s
 
     def write() -> None:
         try:
-            with runnel.open(shop.folder, engine=DuckDbEngine(threads=1), sync=False) as mine:
+            with runnel.open(shop.folder, engine=DuckDbEngine(threads=2), sync=False) as mine:
                 for number in itertools.takewhile(lambda _: not stop.is_set(), itertools.count(1000)):
                     mine.sql(f"INSERT INTO orders VALUES ({number}, 'r{number % 7}', {number})")
         except BaseException as error:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def project() -> Iterator[Project]:
     """Give a project with one table and a view that copies it."""
-    with runnel.memory(engine=DuckDbEngine(threads=1)) as made:
+    with runnel.memory(engine=DuckDbEngine(threads=2)) as made:
         made.create_table("t", "id INT, name STRING, f DOUBLE", key=["id"])
         made.create_view("v", "SELECT id, name, f FROM t")
         with made.transaction() as tx:
