@@ -15,6 +15,7 @@ from runnel.compiler import joins, lower, partners, plan
 from runnel.compiler.aggregates import kept
 from runnel.compiler.grouping import Call, Grouping, aggregates, group_list, has_aggregate, key, take_apart, value
 from runnel.compiler.joins import From
+from runnel.compiler.negation import carried
 from runnel.compiler.outputs import output_name
 from runnel.compiler.plan import Input, Projection, Spj
 from runnel.compiler.resolve import Scope, Source
@@ -380,7 +381,16 @@ class _Expander:
 
     def within(self, expr: exp.Expr) -> exp.Expr:
         """Put values in the place of the subqueries of an expression."""
-        return expr.copy().transform(lambda n: self._value(n) if _is_placeholder(n) else n)
+        return carried(expr.copy(), self._is_in).transform(self._replaced)
+
+    def _is_in(self, node: exp.Expr) -> bool:
+        return _is_placeholder(node) and self._of(node).kind == "in"
+
+    def _replaced(self, node: exp.Expr) -> exp.Expr:
+        if isinstance(node, exp.Not) and self._is_in(node.this.unnest()):
+            unsure = [self._mark(partner) for partner in self._not_in(node.this.unnest())]
+            return exp.Not(this=exp.paren(exp.or_(*unsure)))
+        return self._value(node) if _is_placeholder(node) else node
 
     def _of(self, call: exp.Expr) -> Subquery:
         return self.context.subqueries[int(call.expressions[0].this)]
@@ -396,18 +406,7 @@ class _Expander:
         found = self._of(call)
         if found.kind == "scalar":
             return exp.paren(self._scalar(call, found))
-        if found.kind == "exists":
-            return self._mark(self._ask(call))
-        matched, any_null, left_null = self._not_in(call)
-        return exp.paren(
-            exp.Case(
-                ifs=[
-                    exp.If(this=self._mark(matched), true=exp.true()),
-                    exp.If(this=exp.or_(self._mark(any_null), self._mark(left_null)), true=exp.null()),
-                ],
-                default=exp.false(),
-            )
-        )
+        return self._mark(self._ask(call))
 
     def _mark(self, partner: Partners) -> exp.Expr:
         return plan.column(self._join(lambda: partner.marked("_mark"), partner), "_mark")

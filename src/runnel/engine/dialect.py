@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import sqlglot
 from sqlglot import exp
 
+from runnel.compiler.negation import carried
 from runnel.compiler.spark import TRANSLATABLE
 from runnel.engine.generators import rewrite_generators
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 @functools.lru_cache(maxsize=2048)
 def to_duckdb(sql: str) -> str:
     """Give a Spark query in DuckDB's dialect."""
-    tree = sqlglot.parse_one(sql, dialect=TRANSLATABLE)
+    tree = carried(sqlglot.parse_one(sql, dialect=TRANSLATABLE), _is_in)
     # Children first: what stands inside a rewritten node must be rewritten too.
     for node in reversed(list(tree.walk())):
         rewritten = _rewritten(node)
@@ -37,6 +38,10 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
             _reselect(node)
         case exp.Group():
             _regroup(node)
+        case exp.In() if _is_in(node) and not isinstance(_outside(node), exp.Not):
+            return exp.Coalesce(this=node.copy(), expressions=[exp.false()])
+        case exp.Not() if _is_in(node.this.unnest()):
+            return exp.Coalesce(this=node.copy(), expressions=[exp.false()])
         case exp.Div():
             node.args["safe"] = False
         case exp.IntDiv():
@@ -52,6 +57,17 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
         case exp.Any() if not isinstance(node.parent, (exp.Predicate, exp.Binary)):
             return exp.LogicalOr(this=node.this)
     return node
+
+
+def _is_in(node: exp.Expr) -> bool:
+    return isinstance(node, exp.In) and node.args.get("query") is not None
+
+
+def _outside(node: exp.Expr) -> exp.Expr | None:
+    parent = node.parent
+    while isinstance(parent, exp.Paren):
+        parent = parent.parent
+    return parent
 
 
 def _function(node: exp.Expr) -> exp.Expr:
