@@ -329,7 +329,7 @@ def any_in(exprs: list[exp.Expr]) -> bool:
 def expand_inside(context: Lowering, frame: From, exprs: list[exp.Expr], groups: list[exp.Expr]) -> list[exp.Expr]:
     """Expand conditions, groups and the arguments of aggregates; give the expressions and then the groups."""
     calls = [call for e in exprs for call in aggregates(e) if any_in([call])]
-    expanded = expand(context, frame, [*calls, *groups])
+    expanded = [e.unnest() for e in expand(context, frame, [*calls, *groups])]
     values = dict(zip([*calls, *groups], expanded, strict=True)) if expanded != [*calls, *groups] else {}
 
     def change(node: exp.Expr) -> exp.Expr:
