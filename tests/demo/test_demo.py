@@ -22,7 +22,7 @@ def test_the_demo_verifies_its_five_views(monkeypatch: pytest.MonkeyPatch) -> No
     told = CliRunner().invoke(app, ["demo", "--seconds", "0"])
     assert told.exit_code == 0
     assert told.stdout.count("verified") == len(VIEWS) == 5
-    assert "buyers: recomputed in full" in told.stdout
+    assert "buyers: incremental" in told.stdout
 
 
 def test_a_wrong_view_fails_the_demo(monkeypatch: pytest.MonkeyPatch) -> None:

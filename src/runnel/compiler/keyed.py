@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
-from runnel.compiler.emit import quoted
+from runnel.compiler.emit import grouped, quoted
 from runnel.compiler.sharing import shared_join
 from runnel.model import program
 from runnel.model.program import Step, Term
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from runnel.compiler.plan import Feed, Keyed, Node
     from runnel.model.program import Role, Shared
 
+    Shapes = dict[str, tuple[Column, ...]]
     Typed = Callable[[Node], tuple[Column, ...]]
     Analyse = Callable[[str, dict[str, tuple[Column, ...]]], tuple[Column, ...]]
 
@@ -32,8 +33,8 @@ _W = quoted(WEIGHT)
 def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analyse) -> Step:
     """Give the step that keeps a keyed operator's rows under this name."""
     nodes = [passes.run(feed.node) for feed in keyed.feeds]
-    shapes = {f"{feed.name}__rows": typed(node) for feed, node in zip(keyed.feeds, nodes, strict=True)}
-    feeds = ", ".join(f"{quoted(feed.name)} AS (SELECT * FROM {quoted(feed.name + '__rows')})" for feed in keyed.feeds)
+    shapes = {rows_of(feed): typed(node) for feed, node in zip(keyed.feeds, nodes, strict=True)}
+    feeds = ", ".join(f"{quoted(feed.name)} AS (SELECT * FROM {quoted(rows_of(feed))})" for feed in keyed.feeds)
     columns = analyse(f"SELECT * FROM (WITH {feeds}\n{keyed.sql})", shapes)
     target = Relation(name, kind, tuple(Column(n, c.type) for n, c in zip(keyed.names, columns, strict=True)))
     states = [differentiate.state(node, "new") for node in nodes]
@@ -42,9 +43,9 @@ def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analy
     return Step(
         target,
         tuple(terms),
-        _initial(keyed, states),
+        _initial(keyed, states, shapes),
         reads,
-        _around(target, keyed, states),
+        _around(target, keyed, states, shapes),
         reads | {(name, "stored_old")},
         shared=_shared(keyed),
     )
@@ -68,19 +69,24 @@ def _keys_of(feed: Feed, sql: str) -> str:
     return f"SELECT {', '.join(names)} FROM (\n{sql}\n)"
 
 
+def rows_of(feed: Feed) -> str:
+    """Name a feed's rows where only their types are asked for."""
+    return f"{feed.name}__rows"
+
+
 def key(number: int) -> str:
     """Name a key's column where keys of several feeds meet."""
     return f"_key_{number + 1}"
 
 
-def plain_rows(columns: Sequence[str], signed: str, keep: str = "") -> str:
+def plain_rows(columns: Sequence[Column], signed: str, keep: str = "") -> str:
     """Write the rows that signed rows add up to, each as often as it occurs; `keep` restricts them first."""
-    names = ", ".join(quoted(c) for c in columns)
-    listed = ", ".join(f"s.{quoted(c)}" for c in columns)
+    names = ", ".join(quoted(c.name) for c in columns)
+    listed, by = grouped(columns, "s.")
     hint = "/*+ BROADCAST(k) */ " if keep else ""
     net = (
         f"SELECT {hint}{listed}, sum(s.{_W}) AS {_W}\n  FROM (\n{signed}\n) AS s{keep}"
-        f"\n  GROUP BY {listed} HAVING sum(s.{_W}) > 0"
+        f"\n  GROUP BY {by} HAVING sum(s.{_W}) > 0"
     )
     return (
         f"SELECT {names} FROM (\n  {net})\n"
@@ -88,33 +94,34 @@ def plain_rows(columns: Sequence[str], signed: str, keep: str = "") -> str:
     )
 
 
-def _initial(keyed: Keyed, states: list[Piece]) -> str:
+def _initial(keyed: Keyed, states: list[Piece], shapes: Shapes) -> str:
     feeds = [
-        f"{quoted(feed.name)} AS (\n{plain_rows(feed.node.names, state.sql)}\n)"
+        f"{quoted(feed.name)} AS (\n{plain_rows(shapes[f'{feed.name}__rows'], state.sql)}\n)"
         for feed, state in zip(keyed.feeds, states, strict=True)
     ]
     return f"SELECT {_names(keyed.names)}, CAST(1 AS BIGINT) AS {_W}\nFROM (WITH {', '.join(feeds)}\n{keyed.sql})"
 
 
-def _around(target: Relation, keyed: Keyed, states: list[Piece]) -> str:
+def _around(target: Relation, keyed: Keyed, states: list[Piece], shapes: Shapes) -> str:
     """Write the change: the touched keys' rows as they are now, minus those stored."""
     feeds = []
     if keyed.keys:
         keys = ", ".join(quoted(key(i)) for i in range(len(keyed.keys)))
         feeds.append(f"`_keys` AS (SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
     for feed, state in zip(keyed.feeds, states, strict=True):
-        rows = plain_rows(feed.node.names, state.sql, touched("s", feed.keys))
+        rows = plain_rows(shapes[rows_of(feed)], state.sql, touched("s", feed.keys))
         feeds.append(f"{quoted(feed.name)} AS (\n{rows}\n)")
     old = program.name(target.name, "stored_old")
     listed = ", ".join(f"o.{quoted(n)}" for n in keyed.names)
     hint = "/*+ BROADCAST(k) */ " if keyed.keys else ""
     names = _names(keyed.names)
+    shown, by = grouped(target.columns)
     return (
-        f"SELECT {names}, CAST(sum({_W}) AS BIGINT) AS {_W}\n"
+        f"SELECT {shown}, CAST(sum({_W}) AS BIGINT) AS {_W}\n"
         f"FROM (WITH {', '.join(feeds)}\n"
         f"SELECT {names}, CAST(1 AS BIGINT) AS {_W} FROM (\n{keyed.sql}\n)\n"
         f"UNION ALL\nSELECT {hint}{listed}, -o.{_W} AS {_W} FROM {old} AS o{touched('o', keyed.keys)})\n"
-        f"GROUP BY {names} HAVING sum({_W}) <> 0"
+        f"GROUP BY {by} HAVING sum({_W}) <> 0"
     )
 
 

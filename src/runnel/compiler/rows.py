@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from runnel.compiler.emit import quoted
+from runnel.compiler.emit import grouped, quoted
 from runnel.model import program
 from runnel.model.relation import WEIGHT
 
@@ -25,9 +25,8 @@ def rows_sql(relation: Relation, stored: str, *, signed: bool) -> str:
     columns = ", ".join(quoted(c.name) for c in relation.columns)
     if signed:
         return f"SELECT {columns}, {quoted(WEIGHT)} FROM {stored}"
-    net = (
-        f"SELECT {columns}, CAST(sum({quoted(WEIGHT)}) AS BIGINT) AS {quoted(WEIGHT)} FROM {stored} GROUP BY {columns}"
-    )
+    shown, by = grouped(relation.columns)
+    net = f"SELECT {shown}, CAST(sum({quoted(WEIGHT)}) AS BIGINT) AS {quoted(WEIGHT)} FROM {stored} GROUP BY {by}"
     if relation.key:
         return f"SELECT {columns} FROM ({net}) WHERE {quoted(WEIGHT)} > 0"
     return (

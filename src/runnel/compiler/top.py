@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
-from runnel.compiler.emit import quoted
+from runnel.compiler.emit import grouped, quoted
 from runnel.compiler.keyed import key, touched
 from runnel.compiler.sharing import shared_join
 from runnel.model import program, types
@@ -38,7 +38,7 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step]:
     target = Relation(name, Kind.STAGE, (*columns, Column(WHOLE, types.parse("boolean"))))
     state = differentiate.state(source, "new")
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
-    writer = _Writer(top, name)
+    writer = _Writer(top, name, columns)
     own: frozenset[tuple[str, Role]] = frozenset({(name, "stored_old")})
     lost = _lost(f"{name}.lost", top, columns)
     refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
@@ -58,8 +58,10 @@ def _lost(name: str, top: Top, columns: tuple[Column, ...]) -> Relation:
 class _Writer:
     """Writes the SQL of one kept top."""
 
-    def __init__(self, top: Top, name: str) -> None:
+    def __init__(self, top: Top, name: str, columns: tuple[Column, ...]) -> None:
         self.names = top.source.names
+        self.shown, self.by = grouped(columns)
+        self.shown_old, self.by_old = grouped(columns, "o.")
         self.listed = ", ".join(quoted(n) for n in self.names)
         self.keys = top.keys
         self.group = ", ".join(quoted(k) for k in top.keys)
@@ -76,7 +78,8 @@ class _Writer:
         return f"SELECT {self.listed}, {_ALL}, {_W}\nFROM ({self._ranked(net)})\nWHERE `_rank` <= {self.count + SPARE}"
 
     def _net(self, signed: str) -> str:
-        return f"SELECT {self.listed}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n{signed}\n) GROUP BY {self.listed} HAVING sum({_W}) > 0"
+        total = f"CAST(sum({_W}) AS BIGINT) AS {_W}"
+        return f"SELECT {self.shown}, {total} FROM (\n{signed}\n) GROUP BY {self.by} HAVING sum({_W}) > 0"
 
     def _ranked(self, net: str) -> str:
         """Rank rows within their group, and say whether the group is small enough to be kept whole."""
@@ -89,18 +92,17 @@ class _Writer:
         keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
         near = touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
         hint = "/*+ BROADCAST(k) */ " if self.keys else ""
-        stored = ", ".join(f"o.{quoted(n)}" for n in self.names)
         there = (
-            f"SELECT {hint}{stored}, sum(o.{_W}) AS `_old`, sum(o.{_W}) AS `_new`, o.{_ALL} AS `_known` "
-            f"FROM {self.old} AS o{near}\nGROUP BY {stored}, o.{_ALL} HAVING sum(o.{_W}) > 0"
+            f"SELECT {hint}{self.shown_old}, sum(o.{_W}) AS `_old`, sum(o.{_W}) AS `_new`, o.{_ALL} AS `_known` "
+            f"FROM {self.old} AS o{near}\nGROUP BY {self.by_old}, o.{_ALL} HAVING sum(o.{_W}) > 0"
         )
         both = (
             f"SELECT * FROM ({there})\n"
             f"UNION ALL SELECT {self.listed}, CAST(0 AS BIGINT), {_W}, CAST(NULL AS BOOLEAN) FROM (\n{{terms}}\n)"
         )
         net = (
-            f"SELECT {self.listed}, sum(`_old`) AS `_old`, sum(`_new`) AS `_new`, max(`_known`) AS `_known` "
-            f"FROM (\n{both}\n) GROUP BY {self.listed}"
+            f"SELECT {self.shown}, sum(`_old`) AS `_old`, sum(`_new`) AS `_new`, max(`_known`) AS `_known` "
+            f"FROM (\n{both}\n) GROUP BY {self.by}"
         )
         reach = f"max(`_old` > 0) OVER ({self.partition}ORDER BY {self.order} RANGE BETWEEN CURRENT ROW AND UNBOUNDED FOLLOWING)"
         known = f"coalesce(max(CASE WHEN `_old` > 0 THEN `_known` END) OVER ({self.partition.strip()}), true)"
@@ -136,11 +138,11 @@ class _Writer:
             f"SELECT {self.listed}, `_old`, `_was`, {whole} AS `_is`, {kept} AS `_new` FROM (\n{self._judged()}\n)"
         )
         return (
-            f"SELECT {self.listed}, {_ALL}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n"
+            f"SELECT {self.shown}, {_ALL}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n"
             f"SELECT {self.listed}, CASE WHEN `_side` < 0 THEN `_was` ELSE `_is` END AS {_ALL}, "
             f"CASE WHEN `_side` < 0 THEN -`_old` ELSE `_new` END AS {_W} FROM (\n{verdict}\n)\n"
             "LATERAL VIEW explode(array(CAST(-1 AS BIGINT), CAST(1 AS BIGINT))) _sides AS `_side`)\n"
-            f"GROUP BY {self.listed}, {_ALL} HAVING sum({_W}) <> 0"
+            f"GROUP BY {self.by}, {_ALL} HAVING sum({_W}) <> 0"
         )
 
     def refilled(self, state: str, lost: str) -> str:

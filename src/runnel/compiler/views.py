@@ -12,6 +12,7 @@ from runnel.compiler import differentiate, events, passes, plan, support
 from runnel.compiler.bind import bind, bind_tree
 from runnel.compiler.calls import called
 from runnel.compiler.definite import completed
+from runnel.compiler.emit import grouped as emit_grouped
 from runnel.compiler.emit import quoted
 from runnel.compiler.grouping import Grouped
 from runnel.compiler.keyed import keyed_step
@@ -286,11 +287,11 @@ def _bag_step(compilation: _Compilation, lowered: Node, names: tuple[str, ...]) 
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(node))
     if not plan.takes_away(node):
         return Step(target, terms, initial.sql, initial.reads, shared=shared_join(lowered))
-    columns = ", ".join(quoted(c.name) for c in given)
+    columns, by = emit_grouped(given)
     weight = quoted(WEIGHT)
     net = (
         f"SELECT {columns}, CAST(sum({weight}) AS BIGINT) AS {weight} FROM (\n{{terms}}\n)"
-        f" GROUP BY {columns} HAVING sum({weight}) <> 0"
+        f" GROUP BY {by} HAVING sum({weight}) <> 0"
     )
     return Step(target, terms, net.replace("{terms}", initial.sql), initial.reads, net)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runnel.compiler.emit import grouped
 from runnel.engine.inputs import signed
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
@@ -36,10 +37,11 @@ def recompute_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
     target = step.target
     columns = ", ".join(quote(c.name) for c in target.columns)
     weight = quote(WEIGHT)
+    shown, by = grouped(target.columns)
     sql = (
-        f"SELECT {columns}, sum({weight}) AS {weight} FROM (\n{step.initial}\nUNION ALL\n"
+        f"SELECT {shown}, sum({weight}) AS {weight} FROM (\n{step.initial}\nUNION ALL\n"
         f"SELECT {columns}, -{weight} AS {weight} FROM {input_name(target.name, 'stored_old')}\n)"
-        f" GROUP BY {columns} HAVING sum({weight}) <> 0"
+        f" GROUP BY {by} HAVING sum({weight}) <> 0"
     )
     return sql, step.initial_reads | {(target.name, "stored_old")}
 

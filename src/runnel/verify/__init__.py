@@ -9,6 +9,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from runnel.compiler import bind, program_from_json
+from runnel.compiler.emit import grouped
 from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Inputs, Pending, shows
 from runnel.errors import Terminal
@@ -124,11 +125,12 @@ def _differences(
     typed = ", ".join(f"CAST({q} AS {c.type}) AS {q}" for q, c in zip(quoted, relation.rows, strict=True))
     where = _sampled(relation, sample) if sample and sample > 1 else ""
     actual = f"SELECT {columns} FROM {role_name(relation.name, 'rows')}"
+    shown, by = grouped(relation.rows)
     sql = (
-        f"SELECT {columns}, sum(`{WEIGHT}`) AS `{WEIGHT}` FROM (\n"
+        f"SELECT {shown}, sum(`{WEIGHT}`) AS `{WEIGHT}` FROM (\n"
         f"SELECT {typed}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{expected}\n) AS expected\nUNION ALL\n"
         f"SELECT {columns}, CAST(-1 AS BIGINT) AS `{WEIGHT}` FROM ({actual}) AS actual\n) AS both_sides{where}"
-        f" GROUP BY {columns} HAVING sum(`{WEIGHT}`) <> 0 LIMIT {limit}"
+        f" GROUP BY {by} HAVING sum(`{WEIGHT}`) <> 0 LIMIT {limit}"
     )
     count = engine.rows(f"SELECT count(*) AS n FROM {role_name(relation.name, 'rows')}", inputs)
     return count.column(0)[0].as_py(), engine.rows(sql, inputs)
