@@ -253,7 +253,9 @@ def _spoken(sql: str) -> Iterator[None]:
         raise Unreachable("RUNNEL-SPARK-GONE", f"Spark went away: {_first_line(error)}", hint="start again") from error
     except Exception as error:
         text = str(error)
-        if "Py4J" in type(error).__name__ and ("Network" in type(error).__name__ or "SparkContext" in text):
+        if "Py4J" in type(error).__name__ and (
+            "Network" in type(error).__name__ or "SparkContext was shut down" in text or "stopped SparkContext" in text
+        ):
             raise Unreachable("RUNNEL-SPARK-GONE", "Spark went away", hint="start again") from error
         if "FileNotFoundException" in text or "FAILED_READ_FILE" in text:
             raise Terminal("RUNNEL-FILE-MISSING", f"a data file cannot be read: {_first_line(error)}") from error
