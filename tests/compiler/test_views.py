@@ -119,6 +119,18 @@ def test_what_is_not_linear_is_recomputed_and_says_why(engine: DuckDbEngine, sho
     assert FULL[sql] in caught.value.message
 
 
+NESTED = (
+    "SELECT id FROM orders o WHERE (SELECT max(cid) FROM customers c WHERE c.cid = o.cid) IN (SELECT cid FROM customers)",
+    "SELECT id FROM orders o WHERE (SELECT max(cid) FROM customers c WHERE c.cid = o.cid) NOT IN (SELECT cid FROM orders)",
+    "SELECT id, NOT (cid IN (SELECT cid FROM customers) AND id > 1) AS x FROM orders",
+)
+
+
+@pytest.mark.parametrize("sql", NESTED)
+def test_subqueries_may_stand_in_each_other_and_under_any_condition(engine: DuckDbEngine, shop: Shop, sql: str) -> None:
+    assert follow(engine, shop, sql) is Strategy.KEYS
+
+
 def test_mode_full_recomputes_even_a_linear_view(engine: DuckDbEngine, shop: Shop) -> None:
     program = compile_view("v", "SELECT id FROM orders", shop, engine.analyse, mode="full")
     assert program.strategy is Strategy.FULL

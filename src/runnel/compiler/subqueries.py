@@ -425,7 +425,11 @@ class _Expander:
     def _ask(self, call: exp.Expr, extra: tuple[exp.Expr, ...] = (), *, compare: bool = True) -> Partners:
         """Ask for partners of the arguments; `extra` conditions speak of the subquery's own columns."""
         found = self._of(call)
-        arguments = call.expressions[1:]
+        call = self._settled(call)
+        arguments, asking = call.expressions[1:], self.asking
+        if not all(plan.aliases(a) <= asking.aliases for a in arguments):
+            plain = [c for c in self.frame.where if not plan.has_placeholder(c)]
+            asking = From(self.frame.scope, list(self.frame.inputs), plain, list(self.frame.generators))
         compared = arguments[: found.compared]
         values = {("?parameter", str(i)): a for i, a in enumerate(arguments[found.compared :])}
         conditions = [plan.substitute(c, values) for c in found.conditions]
@@ -435,13 +439,20 @@ class _Expander:
                 exp.EQ(this=exp.paren(a.copy()), expression=shown[f"_o{i}"]) for i, a in enumerate(compared, 1)
             ]
         inside = frozenset(i.alias for i in found.right.inputs) | frozenset(g.alias for g in found.right.generators)
-        return joins.ask(self.context, self.asking, found.right, joins.sort_out([*conditions, *extra], inside))
+        return joins.ask(self.context, asking, found.right, joins.sort_out([*conditions, *extra], inside))
+
+    def _settled(self, call: exp.Expr) -> exp.Expr:
+        """Join the answers of subqueries that stand in a subquery's arguments first."""
+        if not any_in(call.expressions):
+            return call
+        return exp.Anonymous(this=call.this, expressions=[self.within(a) for a in call.expressions])
 
     def _not_in(self, call: exp.Expr) -> tuple[Partners, Partners, Partners]:
         """Ask what makes NOT IN not true: a partner, a NULL among the values, or a NULL on the left and any value at all."""
         found = self._of(call)
         if found.compared != 1:
             raise NotLinear("subquery in an expression", call)
+        call = self._settled(call)
         column = {p.name: p.expr for p in found.right.projections}["_o1"]
         left = call.expressions[1]
         null = exp.Is(this=exp.paren(column.copy()), expression=exp.null())

@@ -7,10 +7,12 @@ from typing import TYPE_CHECKING
 
 import sqlglot
 from sqlglot import exp
+from sqlglot.errors import SqlglotError
 
 from runnel.compiler.negation import carried
 from runnel.compiler.spark import TRANSLATABLE
 from runnel.engine.generators import rewrite_generators
+from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,7 +21,11 @@ if TYPE_CHECKING:
 @functools.lru_cache(maxsize=2048)
 def to_duckdb(sql: str) -> str:
     """Give a Spark query in DuckDB's dialect."""
-    tree = carried(sqlglot.parse_one(sql, dialect=TRANSLATABLE), _is_in)
+    try:
+        parsed = sqlglot.parse_one(sql, dialect=TRANSLATABLE)
+    except SqlglotError as error:
+        raise Terminal("RUNNEL-ENGINE-SQL", f"the query cannot be read: {str(error).splitlines()[0]}") from error
+    tree = carried(parsed, _is_in)
     # Children first: what stands inside a rewritten node must be rewritten too.
     for node in reversed(list(tree.walk())):
         rewritten = _rewritten(node)
