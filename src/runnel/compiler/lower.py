@@ -236,7 +236,10 @@ def _grouped(
         condition = replace_grouping(condition, groups) if condition is not None else None
     every = [expr for _, expr in outputs] + ([condition] if condition is not None else [])
     every = subqueries.expand_inside(context, frame, every, groups)
-    groups, every = every[len(every) - len(groups) :], every[: len(every) - len(groups)]
+    expanded, every = every[len(every) - len(groups) :], every[: len(every) - len(groups)]
+    if sets is not None:
+        sets = [[expanded[groups.index(e)] for e in chosen] for chosen in sets]
+    groups = expanded
     condition = every[-1] if condition is not None else None
     shown = [(name, expr) for (name, _), expr in zip(outputs, every, strict=False)]
     grouping = take_apart(frame.scope, groups, shown, condition)
