@@ -28,7 +28,7 @@ test-fast: $(STAMP) ## the tests that need neither Spark nor a server
 	@$(BIN)/pytest -m "not (spark or postgres or cassandra or hbase or mariadb or mysql or browser or slow)" $(ARGS)
 
 test-random: $(STAMP) ## N random views and changes, maintained == recomputed (N=2000)
-	@RUNNEL_CASES=$(N) $(BIN)/pytest -m "not slow" -k "random" --timeout 0 -s $(ARGS)
+	@RUNNEL_SEED=$${RUNNEL_SEED:-0} RUNNEL_CASES=$(N) $(BIN)/pytest -m "not slow" -k "random" --timeout 0 -s $(ARGS)
 
 soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
 	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
