@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot.errors import SqlglotError
-from sqlglot.tokenizer_core import TokenType
 
 from runnel.compiler.parse import place_at
 from runnel.compiler.spark import DIALECT
+from runnel.compiler.statements import split
 from runnel.errors import Place, Terminal
 from runnel.model.ddl import parse_columns
 
@@ -50,13 +50,7 @@ def parse_alter(text: str) -> tuple[Alteration, ...]:
         tokens = list(DIALECT.tokenize(text))
     except SqlglotError as error:
         raise Terminal("RUNNEL-SQL-SYNTAX", str(error).splitlines()[0], hint=HINT) from error
-    groups: list[list[Token]] = [[]]
-    for token in tokens:
-        if token.token_type is TokenType.SEMICOLON:
-            groups.append([])
-        else:
-            groups[-1].append(token)
-    return tuple(_statement(_Words(text, group)) for group in groups if group)
+    return tuple(_statement(_Words(text, group)) for group in split(tokens))
 
 
 class _Words:

@@ -57,7 +57,7 @@ def parse_statements(text: str, file: str) -> list[Statement]:
         raise Problems([syntax_error(error, text, Place(file, 1, 1))]) from error
     statements: list[Statement] = []
     problems: list[RunnelError] = []
-    for group in _split(tokens):
+    for group in split(tokens):
         try:
             statements.append(_statement(_Reader(text, file, group)))
         except Problems as several:
@@ -112,7 +112,8 @@ class _Reader:
         )
 
 
-def _split(tokens: list[Token]) -> list[list[Token]]:
+def split(tokens: list[Token]) -> list[list[Token]]:
+    """Split tokens into statements at their semicolons."""
     groups: list[list[Token]] = [[]]
     for token in tokens:
         if token.token_type is TokenType.SEMICOLON:
