@@ -154,6 +154,7 @@ def test_a_missing_file_is_named(lake: Lake) -> None:
     Path(file.path).unlink()
     with pytest.raises(Terminal, match=f"RUNNEL-FILE-MISSING: a file of orders.*{file.path}"):
         lake.read(ORDERS, [file])
+    lookup.forget()
     with pytest.raises(Terminal, match="RUNNEL-FILE-MISSING"):
         lake.lookup(ORDERS, [file], pa.table({"id": [1]}))
 

@@ -1,8 +1,8 @@
 """The first rows of each group, with some to spare, so that a delete of the first one needs no look at the whole group.
 
 Kept are all rows of a group up to some row in the order. What the change brings beyond that row is ignored, unless the group
-is kept whole (`_whole`). A group that falls below the count it must give, and is not whole, is read again: only then is the
-source read at all.
+is kept whole (`_whole`): a first step finds what lies *near* enough to matter, and often that is nothing. A group that falls
+below the count it must give, and is not whole, is read again: only then is the source read at all.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _W = quoted(WEIGHT)
 _ALL = quoted(WHOLE)
 
 
-def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step]:
-    """Give the steps that keep the first rows of each group: which groups ran out, and the rows themselves."""
+def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step, Step]:
+    """Give the steps that keep the first rows of each group: what may matter, which groups ran out, and the rows themselves."""
     source = passes.run(top.source)
     columns = typed(source)
     target = Relation(name, Kind.STAGE, (*columns, Column(WHOLE, types.parse("boolean"))))
@@ -40,13 +40,14 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step]:
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
     writer = _Writer(top, name, columns)
     own: frozenset[tuple[str, Role]] = frozenset({(name, "stored_old")})
+    near = Relation(f"{name}.near", Kind.STAGE, columns)
     lost = _lost(f"{name}.lost", top, columns)
     refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
-    shared = shared_join(top.source)
-    finding = Step(lost, terms, "", frozenset(), writer.ran_out(), own, stored=False, shared=shared)
-    initial = writer.initial(state.sql)
-    keeping = Step(target, terms, initial, state.reads, writer.changed(), own, (refilled,), shared=shared)
-    return finding, keeping
+    matters = Term(writer.found(near.name), frozenset({near.name}), frozenset({(near.name, "delta")}))
+    nearing = Step(near, terms, "", frozenset(), writer.near(), own, stored=False, shared=shared_join(top.source))
+    finding = Step(lost, (matters,), "", frozenset(), writer.ran_out(), own, stored=False)
+    keeping = Step(target, (matters,), writer.initial(state.sql), state.reads, writer.changed(), own, (refilled,))
+    return nearing, finding, keeping
 
 
 def _lost(name: str, top: Top, columns: tuple[Column, ...]) -> Relation:
@@ -71,6 +72,7 @@ class _Writer:
             for o in top.order
         )
         self.count = top.count
+        self.first = top.order[0]
         self.old = program.name(name, "stored_old")
 
     def initial(self, state: str) -> str:
@@ -86,6 +88,39 @@ class _Writer:
         whole = f"count(*) OVER ({self.partition.strip()}) <= {self.count + SPARE} AS {_ALL}"
         rank = f"rank() OVER ({self.partition}ORDER BY {self.order}) AS `_rank`"
         return f"SELECT {self.listed}, {_W}, {whole}, {rank} FROM ({net})"
+
+    def found(self, near: str) -> str:
+        """Write what the first step found."""
+        return f"SELECT {self.listed}, {_W} FROM {program.name(near, 'delta')}"
+
+    def near(self) -> str:
+        """Write the changed rows that may lie at or before the last kept row of their group, by the first column of the order.
+
+        The kept rows are not added up for that: one that has gone may make a row look near, which costs a little and changes
+        nothing.
+        """
+        columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
+        first = quoted(self.first.column)
+        last = "min" if self.first.descending else "max"
+        bound = f"max(o.{_ALL}) AS `_open`, {last}(o.{first}) AS `_last`, max(o.{first} IS NULL) AS `_null`"
+        keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
+        shown = "".join(f"o.{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
+        changed = touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
+        hint = "/*+ BROADCAST(k) */ " if self.keys else ""
+        by = "\nGROUP BY " + ", ".join(f"o.{quoted(k)}" for k in self.keys) if self.keys else ""
+        bounds = f"(SELECT {hint}{shown}{bound} FROM {self.old} AS o{changed}{by}) AS b"
+        on = " AND ".join(f"d.{quoted(k)} <=> b.{quoted(key(i))}" for i, k in enumerate(self.keys))
+        joined = f"LEFT JOIN {bounds} ON {on}" if self.keys else f"CROSS JOIN {bounds}"
+        return (
+            f"SELECT {self.shown}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\nSELECT {columns}, d.{_W} FROM (\n{{terms}}\n) AS d\n"
+            f"{joined}\nWHERE coalesce(b.`_open`, true) OR coalesce({self._within()}, false)\n"
+            f") GROUP BY {self.by} HAVING sum({_W}) <> 0"
+        )
+
+    def _within(self) -> str:
+        first = f"d.{quoted(self.first.column)}"
+        compared = f"{first} {'>=' if self.first.descending else '<='} b.`_last`"
+        return f"{first} IS NULL OR {compared}" if self.first.nulls_first else f"b.`_null` OR {compared}"
 
     def _kept(self) -> str:
         """Write the rows of the touched groups after the change, as far as they are known: `_was` says what was stored."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
@@ -11,17 +11,23 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from runnel.engine.functions import UserFunction
-    from runnel.model.relation import Column
+    from runnel.lake.entries import DataFile, NewFile
+    from runnel.model.relation import Column, Relation
 
 
 @dataclass(frozen=True)
 class Files:
-    """Parquet files with these columns (`_weight` included where they hold signed rows); no files: no rows."""
+    """Parquet files with these columns (`_weight` included where they hold signed rows); no files: no rows.
+
+    Where they are files of a relation, `relation` and `parts` say so: rows can then be looked up in them by key.
+    """
 
     paths: tuple[str, ...]
     columns: tuple[Column, ...]
     rows: int = 0
     bytes: int = 0
+    relation: Relation | None = field(default=None, repr=False)
+    parts: tuple[DataFile | NewFile, ...] = field(default=(), repr=False)
 
 
 @dataclass(frozen=True)
@@ -59,6 +65,10 @@ class Engine(Protocol):
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query whose result is small and bring it to the driver, cast to `columns` where given."""
+        ...
+
+    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+        """Run a step of a delta program, wherever that is cheapest; the result is small and comes to the driver."""
         ...
 
     def write(

@@ -117,6 +117,10 @@ class DuckDbEngine:
         except duckdb.Error as error:
             raise _wrong(error) from error
 
+    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+        """Run a step of a delta program, like any query."""
+        return self.rows(sql, inputs, columns)
+
     def _run(
         self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None, *, copied: bool
     ) -> pa.Table:

@@ -15,7 +15,7 @@ import pyarrow as pa
 from runnel.compiler import rows_delta_sql, rows_sql
 from runnel.engine.base import Derived, Files, Rows
 from runnel.errors import Terminal
-from runnel.lake import files
+from runnel.lake import lookup
 from runnel.lake.catalog import now
 from runnel.lake.compaction import fold
 from runnel.model import types
@@ -50,6 +50,8 @@ def stored(relation: Relation, files: Sequence[DataFile | NewFile]) -> Files:
         signed(relation.columns),
         sum(file.rows for file in files),
         sum(file.bytes for file in files),
+        relation,
+        tuple(files),
     )
 
 
@@ -217,7 +219,7 @@ class Inputs:
                     _key(relation, "stored_old"): self._stored_old(relation, own),
                 }
                 columns = signed(known.rows)
-                table = self._engine.rows(rows_delta_sql(known), inputs, columns)
+                table = self._engine.change(rows_delta_sql(known), inputs, columns)
                 self._row_deltas[relation] = Rows(table, columns)
             return self._row_deltas[relation]
 
@@ -232,7 +234,8 @@ class Inputs:
             return change
         with self._lock:
             if relation.name not in self._stored_deltas:
-                table = files.read(relation, [*self._since(relation.name), *self._pending.of(relation.name)])
+                parts = [*self._since(relation.name), *self._pending.of(relation.name)]
+                table = pa.concat_tables([lookup.whole(relation, part) for part in parts])
                 netted = fold(relation, table) if len(change.paths) > 1 else table
                 self._stored_deltas[relation.name] = Rows(netted, signed(relation.columns))
             return self._stored_deltas[relation.name]

@@ -24,6 +24,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 
 from runnel.engine.base import Derived, Files
+from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
 from runnel.engine.registry import Registry, cast_table, spark_schema, substitute
 from runnel.errors import RunnelError, Terminal, Unreachable
@@ -66,6 +67,8 @@ QUICK = {
     "spark.sql.codegen.wholeStage": "false",
 }
 QUICK_ROWS = 100_000
+LOCAL_ROWS = 100_000
+"""Rows that are handed to Spark from the driver's memory; more are better read from their files."""
 
 # Spark's Python side prints whole Java stacks of errors that we catch and say in one sentence.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
@@ -85,8 +88,10 @@ class SparkEngine:
         master: str = "local[*]",
         remote: str | None = None,
         conf: Mapping[str, str] | None = None,
+        driver: Driver | None = None,
     ) -> None:
-        """Keep the settings; nothing is started yet."""
+        """Keep the settings; nothing is started yet. `driver` is the lane for queries too small for a job."""
+        self.driver = driver or Driver()
         self._given = spark
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self._session: SparkSession | None = None
@@ -155,9 +160,22 @@ class SparkEngine:
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver."""
+        self.driver.counted.add(size=_bytes_read(inputs), jobs=1)
         with _spoken(sql):
             table = self._frame(sql, inputs, quick=_rows_read(inputs) <= QUICK_ROWS).toArrow()
         return cast_table(table, columns) if columns is not None else table
+
+    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+        """Run a step of a delta program: in the driver where it is small, else as a job."""
+        small = self.driver.small(sql, inputs)
+        if small is None:
+            return self.rows(sql, inputs, columns)
+        found = self.driver.rows(small, columns)
+        if found is not None:
+            return found
+        return (
+            self.rows(small.sql, small.inputs, columns) if small.rows <= LOCAL_ROWS else self.rows(sql, inputs, columns)
+        )
 
     def frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
         """Give a query as a DataFrame, for callers who go on in Spark."""
@@ -169,6 +187,7 @@ class SparkEngine:
     ) -> list[str]:
         """Run a query and write its result as Parquet, clustered by `order`."""
         target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
+        self.driver.counted.add(size=_bytes_read(inputs), jobs=1)
         with _spoken(sql):
             frame = self._frame(sql, inputs).to(spark_schema(schema))
             if order:
@@ -186,6 +205,7 @@ class SparkEngine:
                 self._session.stop()
             self._session = None
             self._registries = {}
+            self.driver.close()
 
     def _frame(self, sql: str, inputs: Mapping[str, Input], *, quick: bool = False) -> DataFrame:
         registry = self._registry(quick=quick)
@@ -229,6 +249,10 @@ def _rows_read(inputs: Mapping[str, Input]) -> int:
     return sum(
         s.rows if isinstance(s, Files) else s.table.num_rows for s in inputs.values() if not isinstance(s, Derived)
     )
+
+
+def _bytes_read(inputs: Mapping[str, Input]) -> int:
+    return sum(source.bytes for source in inputs.values() if isinstance(source, Files))
 
 
 def _parquet_files(folder: str) -> list[str]:

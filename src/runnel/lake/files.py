@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from runnel.model.relation import Column, Relation
 
-ROW_GROUP = 65_536
+ROW_GROUP = 8_192
 _SYNC_THREADS = 8
 # Schemes as Spark writes them, and as Arrow does.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gs", "hdfs": "hdfs", "abfss": "abfss"}
@@ -262,14 +262,16 @@ def broken(relation: str, path: str, why: object) -> Terminal:
     )
 
 
-def open_file(relation: str, path: str, size: int | None = None) -> pq.ParquetFile:
-    """Open a Parquet file; `size` is how long it ought to be."""
+def open_file(
+    relation: str, path: str, size: int | None = None, footer: pq.FileMetaData | None = None
+) -> pq.ParquetFile:
+    """Open a Parquet file; `size` is how long it ought to be, `footer` its footer where it is known."""
     system, inside = filesystem(path)
     try:
         source = system.open_input_file(inside)
         if size is not None and source.size() != size:
             raise broken(relation, path, f"it has {source.size()} bytes instead of {size}")
-        return pq.ParquetFile(source)
+        return pq.ParquetFile(source, metadata=footer)
     except FileNotFoundError as error:
         raise missing(relation, path) from error
     except (OSError, pa.ArrowException) as error:

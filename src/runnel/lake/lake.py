@@ -118,7 +118,11 @@ class Lake:
 
     def write(self, relation: Relation, table: pa.Table) -> NewFile:
         """Write signed rows as one Parquet file, not yet published."""
-        return files.write(relation, self.folder(relation.name), table)
+        shaped = files.shape(relation, table)
+        written = files.write(relation, self.folder(relation.name), shaped)
+        if shaped.num_rows <= lookup.SMALL_FILE:
+            lookup.remember(written.path, shaped)
+        return written
 
     def adopt(self, relation: Relation, paths: Sequence[str]) -> list[NewFile]:
         """Take over files an engine wrote; empty ones are deleted and left out."""

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
+import threading
+from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from runnel.errors import Terminal, nearest
-from runnel.lake import encoding, files
+from runnel.lake import encoding, files, footers
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import pyarrow.parquet as pq
-
     from runnel.lake.entries import ColumnStats, DataFile, NewFile
+    from runnel.lake.footers import Footer
     from runnel.model.relation import Relation
+
+SMALL_FILE = 50_000
+KEPT_BYTES = 256 << 20
+PAIRS = 50_000_000
 
 
 @dataclass(frozen=True)
@@ -28,34 +33,101 @@ class _Wanted:
 
     name: str
     values: pa.Array
-    ordered: list[Any] | None
+    ordered: np.ndarray | None
+    each: np.ndarray | None
     null: bool
 
     def may_be_in(self, stats: ColumnStats | None) -> bool:
         if stats is None or self.ordered is None or stats.nan:
             return True
-        if self.null and stats.nulls:
+        if (self.null and stats.nulls) or stats.minimum is None or stats.maximum is None:
             return True
-        if stats.minimum is None or stats.maximum is None:
-            return True
-        at = bisect_left(self.ordered, stats.minimum)
-        return at < len(self.ordered) and bool(self.ordered[at] <= stats.maximum)
+        low, high = footers.values([stats.minimum, stats.maximum])
+        at = int(np.searchsorted(self.ordered, low))
+        return at < len(self.ordered) and bool(self.ordered[at] <= high)
 
 
-def find(relation: Relation, candidates: Sequence[DataFile | NewFile], keys: pa.Table) -> pa.Table:
-    """Give the stored rows (not netted) whose columns equal a row of `keys`; NULL equals NULL."""
+@dataclass
+class Reading:
+    """What a look-up read: bytes of files, rows of row groups; it gives up (`TooMuch`) beyond `most` rows."""
+
+    bytes: int = 0
+    rows: int = 0
+    most: int | None = None
+
+
+class TooMuch(Exception):
+    """So many row groups can hold the keys that reading them here would take longer than a job."""
+
+
+def find(
+    relation: Relation,
+    candidates: Sequence[DataFile | NewFile],
+    keys: pa.Table,
+    columns: Sequence[str] | None = None,
+    *,
+    exact: bool = True,
+    reading: Reading | None = None,
+) -> pa.Table:
+    """Give the stored rows (not netted) whose columns equal a row of `keys`; NULL equals NULL.
+
+    Of several key columns, each is matched by itself unless `exact`: more rows may come than are asked for.
+    """
     schema = encoding.arrow_schema(relation)
     keys = _cast_keys(relation, schema, keys)
     wanted = [_wanted(relation, name, keys[name]) for name in keys.column_names]
+    if columns is not None:
+        schema = pa.schema([field for field in schema if field.name in {*columns, *keys.column_names, WEIGHT}])
+    reading = reading or Reading()
+    work: list[tuple[DataFile | NewFile, Footer | None, list[int]]] = []
+    for file in candidates if keys.num_rows else ():
+        if all(part.may_be_in(file.stats.get(part.name)) for part in wanted):
+            work.append((file, *_chosen(relation, file, wanted, reading)))
     found = [schema.empty_table()]
-    if keys.num_rows:
-        for file in candidates:
-            if all(part.may_be_in(file.stats.get(part.name)) for part in wanted):
-                found.extend(_in_file(relation, file, schema, wanted))
+    for file, footer, groups in work:
+        found.append(_in_file(relation, file, footer, groups, schema, wanted))
     rows = pa.concat_tables(found)
     # One flat column was matched exactly; of several, each was matched by itself.
     matched = len(wanted) == 1 and not pa.types.is_nested(wanted[0].values.type)
-    return rows if matched or not rows.num_rows else _exact(rows, keys)
+    return rows if matched or not exact or not rows.num_rows else _exact(rows, keys)
+
+
+def _chosen(
+    relation: Relation, file: DataFile | NewFile, wanted: list[_Wanted], reading: Reading
+) -> tuple[Footer | None, list[int]]:
+    """Choose the row groups to read; a small file is taken whole, from memory where it was read before."""
+    if file.rows <= SMALL_FILE:
+        reading.rows += file.rows
+        reading.bytes += file.bytes
+        return None, []
+    footer = footers.footer(relation.name, file)
+    hit = _hit(relation, footer, wanted)
+    groups = [int(group) for group in np.flatnonzero(hit)]
+    reading.rows += int(footer.rows[hit].sum())
+    reading.bytes += file.bytes * len(groups) // max(1, len(hit))
+    if reading.most is not None and reading.rows > reading.most:
+        raise TooMuch
+    return footer, groups
+
+
+def _hit(relation: Relation, footer: Footer, wanted: list[_Wanted]) -> np.ndarray:
+    """Say of each row group whether it can hold a key: by all columns together where that is not too many comparisons."""
+    count = footer.metadata.num_row_groups
+    hit = np.ones(count, dtype=bool)
+    boxed: np.ndarray | None = None
+    for part in wanted:
+        ranges = footers.ranges(relation, footer, part.name)
+        if ranges is None or part.ordered is None or part.each is None:
+            continue
+        begin = np.searchsorted(part.ordered, ranges.low, "left")
+        end = np.searchsorted(part.ordered, ranges.high, "right")
+        loose = ranges.open | (ranges.nulls & part.null)
+        hit &= (begin < end) | loose
+        if len(wanted) > 1 and not part.null and len(part.each) * count <= PAIRS and part.each.dtype != object:
+            low, high = ranges.low[:, None], ranges.high[:, None]
+            inside = ((part.each >= low) & (part.each <= high)) | loose[:, None]
+            boxed = inside if boxed is None else boxed & inside
+    return hit if boxed is None else hit & boxed.any(axis=1)
 
 
 def _cast_keys(relation: Relation, schema: pa.Schema, keys: pa.Table) -> pa.Table:
@@ -72,39 +144,74 @@ def _cast_keys(relation: Relation, schema: pa.Schema, keys: pa.Table) -> pa.Tabl
 
 def _wanted(relation: Relation, name: str, values: pa.ChunkedArray) -> _Wanted:
     type_ = next(c.type for c in relation.columns if c.name == name)
-    unique = values.combine_chunks().unique() if not pa.types.is_nested(values.type) else values.combine_chunks()
-    listed = [value for value in unique.to_pylist() if value is not None] if encoding.has_statistics(type_) else None
-    # NaN has no place in an order.
-    ordered = None if listed is None or any(value != value for value in listed) else sorted(listed)
-    return _Wanted(name, unique, ordered, null=unique.null_count > 0)
+    whole = values.combine_chunks()
+    unique = whole.unique() if not pa.types.is_nested(values.type) else whole
+    ordered = each = None
+    if footers.ordered(type_):
+        ordered = np.sort(_array(unique.drop_null()))
+        each = _array(whole) if whole.null_count == 0 else None
+    return _Wanted(name, unique, ordered, each, null=unique.null_count > 0)
 
 
-def _in_file(relation: Relation, file: DataFile | NewFile, schema: pa.Schema, wanted: list[_Wanted]) -> list[pa.Table]:
-    parquet = files.open_file(relation.name, file.path, file.bytes)
-    found = []
-    try:
-        for group in _row_groups(relation, parquet.metadata, wanted):
-            mask = _mask(parquet.read_row_group(group, columns=[part.name for part in wanted]), wanted)
-            if mask is None or pc.any(mask).as_py():
-                table = parquet.read_row_group(group, columns=schema.names)
-                found.append(files.cast(table if mask is None else table.filter(mask), schema))
-    except (OSError, pa.ArrowException) as error:
-        raise files.broken(relation.name, file.path, error) from error
-    return found
+def _array(values: pa.Array) -> np.ndarray:
+    return (
+        np.asarray(values.to_numpy(zero_copy_only=False))
+        if pa.types.is_integer(values.type)
+        else footers.values(values.to_pylist())
+    )
 
 
-def _row_groups(relation: Relation, footer: pq.FileMetaData, wanted: list[_Wanted]) -> list[int]:
-    if footer.num_row_groups == 1:
-        return [0]
-    return [
-        group
-        for group in range(footer.num_row_groups)
-        if _may_be_in_group(files.group_statistics(relation, footer, group), wanted)
-    ]
+_small: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
+_small_lock = threading.Lock()
 
 
-def _may_be_in_group(stats: dict[str, ColumnStats], wanted: list[_Wanted]) -> bool:
-    return all(part.may_be_in(stats.get(part.name)) for part in wanted)
+def remember(path: str, table: pa.Table) -> None:
+    """Keep a small file's rows in memory, within a bound: the newest changes are what is asked for next."""
+    with _small_lock:
+        _small[path] = (table, table.nbytes)
+        _small.move_to_end(path)
+        while len(_small) > 1 and sum(size for _, size in _small.values()) > KEPT_BYTES:
+            _small.popitem(last=False)
+
+
+def forget() -> None:
+    """Let go of everything kept in memory."""
+    with _small_lock:
+        _small.clear()
+
+
+def whole(relation: Relation, file: DataFile | NewFile) -> pa.Table:
+    """Give all rows of a small file, from memory where it was read before."""
+    with _small_lock:
+        known = _small.get(file.path)
+        if known is not None:
+            _small.move_to_end(file.path)
+            return known[0]
+    table = files.read(relation, [file])
+    remember(file.path, table)
+    return table
+
+
+def _in_file(
+    relation: Relation,
+    file: DataFile | NewFile,
+    footer: Footer | None,
+    groups: list[int],
+    schema: pa.Schema,
+    wanted: list[_Wanted],
+) -> pa.Table:
+    if footer is None:
+        table = whole(relation, file).select(schema.names)
+    elif not groups:
+        return schema.empty_table()
+    else:
+        try:
+            parquet = files.open_file(relation.name, file.path, file.bytes, footer.metadata)
+            table = files.cast(parquet.read_row_groups(groups, columns=schema.names).select(schema.names), schema)
+        except (OSError, pa.ArrowException) as error:
+            raise files.broken(relation.name, file.path, error) from error
+    mask = _mask(table, wanted)
+    return table if mask is None else table.filter(mask)
 
 
 def _mask(table: pa.Table, wanted: list[_Wanted]) -> pa.ChunkedArray | None:

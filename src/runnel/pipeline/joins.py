@@ -63,7 +63,7 @@ def _joined(runtime: Runtime, inputs: Inputs, shared: Shared, views: tuple[str, 
             inputs.hand_on(shared.relation, stored(shared.relation, files))
             rows = sum(file.rows for file in files)
         else:
-            table = runtime.engine.rows(sql, roles, columns)
+            table = runtime.engine.change(sql, roles, columns)
             inputs.hand_on(shared.relation, Rows(table, columns))
             rows = table.num_rows
     except Unreachable:

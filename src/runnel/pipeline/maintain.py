@@ -203,7 +203,7 @@ def _run_steps(
         sql, reads = change_sql(step, strategy, changed, inputs)
         if sql is None:
             continue
-        found = runtime.engine.rows(sql, _roles(inputs, mine, reads, own, view.seen), signed(step.target.columns))
+        found = runtime.engine.change(sql, _roles(inputs, mine, reads, own, view.seen), signed(step.target.columns))
         mine.hand_on(step.target, Rows(found, signed(step.target.columns)))
         changed = changed | {step.target.name} if found.num_rows else changed
     step = program.steps[-1]

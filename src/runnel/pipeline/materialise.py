@@ -74,5 +74,5 @@ def materialise(
         order = target.key or tuple(c.name for c in target.columns[:1])
         paths = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
         return lake.adopt(target, paths)
-    table = runtime.engine.rows(sql, inputs, signed(target.columns))
+    table = runtime.engine.change(sql, inputs, signed(target.columns))
     return [lake.write(target, table)] if table.num_rows else []

@@ -1,0 +1,460 @@
+"""What Spark and DuckDB mean alike: decides whether a query may run in the driver instead of as a Spark job.
+
+A list of what is allowed, with the types it is allowed for; everything else is Spark's. On this list both give the same
+values, or one of them an error; and after an error Spark runs the query, so its word counts. Arithmetic is exact (integers
+and decimals that keep their scale); strings are compared byte by byte; there is no division, no floating-point arithmetic, no
+function of text or time but the few below.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from typing import TYPE_CHECKING
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from runnel.compiler.spark import DIALECT
+from runnel.errors import RunnelError
+from runnel.model import types
+from runnel.model.types import Decimal, Type
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Sequence
+
+    from runnel.model.relation import Column
+
+Shape = tuple[tuple[str, Type], ...]
+
+NULL = Type("null")
+BOOLEAN, STRING, DATE = Type("boolean"), Type("string"), Type("date")
+INT, BIGINT = Type("int"), types.BIGINT
+DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
+PLAIN = {"boolean", "string", "date", "timestamp", "timestamp_ntz", "null", *DIGITS}
+CARRIED = {"float", "double", "binary"}
+"""Types whose values may be handed on, but neither compared nor computed with."""
+WIDEST = 38
+_COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
+_JOINS = {"", "INNER", "CROSS", "SEMI", "ANTI", "OUTER"}
+_ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
+_RANKS = {"row_number", "rank", "dense_rank"}
+
+
+class _Uncommon(Exception):
+    """Something the two engines may see differently."""
+
+
+def shape(columns: Iterable[Column]) -> Shape:
+    """Give the names and types of an input's columns."""
+    return tuple((column.name, column.type) for column in columns)
+
+
+@functools.lru_cache(maxsize=4096)
+def is_common(sql: str, inputs: tuple[tuple[str, Shape], ...]) -> bool:
+    """Say whether Spark and DuckDB give the same rows for a query over inputs of these columns."""
+    try:
+        _Query(dict(inputs)).shown(sqlglot.parse_one(sql, dialect=DIALECT))
+    except (_Uncommon, SqlglotError, RunnelError):
+        return False
+    return True
+
+
+class _Query:
+    """Types the columns of queries, as Spark would."""
+
+    def __init__(self, inputs: dict[str, Shape]) -> None:
+        self._named = {name.lower(): columns for name, columns in inputs.items()}
+
+    def shown(self, query: exp.Expr) -> Shape:
+        """Give the columns of a query, or raise."""
+        for cte in query.args["with_"].expressions if query.args.get("with_") else ():
+            if cte.args.get("alias") is None or cte.args["alias"].columns:
+                raise _Uncommon
+            self._named[cte.alias.lower()] = self.shown(cte.this)
+        match query:
+            case exp.Subquery() if not query.args.get("joins"):
+                return self.shown(query.this)
+            case exp.Union() if not any(query.args.get(part) for part in ("limit", "offset", "order", "by_name")):
+                left, right = self.shown(query.left), self.shown(query.right)
+                if len(left) != len(right):
+                    raise _Uncommon
+                return tuple((name, _unified(one, other)) for (name, one), (_, other) in zip(left, right, strict=True))
+            case exp.Select():
+                return self._select(query)
+        raise _Uncommon
+
+    def _select(self, select: exp.Select) -> Shape:
+        allowed = {"expressions", "from_", "joins", "laterals", "where", "group", "having", "distinct", "hint", "with_"}
+        if any(value for part, value in select.args.items() if part not in allowed):
+            raise _Uncommon
+        row = _Row(self._sources(select))
+        for part in ("where", "having"):
+            if select.args.get(part):
+                _must(row.type(select.args[part].this), BOOLEAN)
+        for join in select.args.get("joins") or ():
+            if join.args.get("on"):
+                _must(row.type(join.args["on"]), BOOLEAN)
+        group = select.args.get("group")
+        if group is not None:
+            if any(value for part, value in group.args.items() if part != "expressions"):
+                raise _Uncommon
+            for one in group.expressions:
+                if isinstance(one, exp.Literal):
+                    raise _Uncommon
+                _comparable(row.type(one))
+        columns = tuple(found for one in select.expressions for found in row.shown(one))
+        if select.args.get("distinct"):
+            if select.args["distinct"].args.get("on"):
+                raise _Uncommon
+            for _, type_ in columns:
+                _comparable(type_)
+        return columns
+
+    def _sources(self, select: exp.Select) -> list[tuple[str, Shape]]:
+        begin = select.args.get("from_")
+        found = [self._source(begin.this)] if begin else []
+        for join in select.args.get("joins") or ():
+            if join.kind.upper() not in _JOINS or any(join.args.get(part) for part in ("using", "method", "global_")):
+                raise _Uncommon
+            one = self._source(join.this)
+            if join.kind.upper() in ("SEMI", "ANTI"):
+                found.append((f"{one[0]}\0", ()))  # its columns are seen by the condition only
+            found.append(one)
+        for lateral in select.args.get("laterals") or ():
+            found.append(_exploded(lateral, found))
+        return found
+
+    def _source(self, source: exp.Expr) -> tuple[str, Shape]:
+        alias = source.args.get("alias")
+        if alias is not None and alias.columns:
+            raise _Uncommon
+        if isinstance(source, exp.Table):
+            if source.name.lower() not in self._named or (set(source.args) - {"this", "alias"} and _more(source)):
+                raise _Uncommon
+            return source.alias_or_name.lower(), self._named[source.name.lower()]
+        if isinstance(source, exp.Subquery) and not source.args.get("joins"):
+            return source.alias_or_name.lower(), self.shown(source.this)
+        raise _Uncommon
+
+
+def _more(source: exp.Expr) -> bool:
+    return any(value for part, value in source.args.items() if part not in ("this", "alias"))
+
+
+def _exploded(lateral: exp.Expr, before: list[tuple[str, Shape]]) -> tuple[str, Shape]:
+    """Give the column of numbers that a program's own LATERAL VIEW makes."""
+    call = lateral.this
+    alias = lateral.args.get("alias")
+    if not isinstance(call, exp.Explode) or alias is None or len(alias.columns) != 1 or lateral.args.get("outer"):
+        raise _Uncommon
+    inner = call.this
+    numbers = inner.expressions
+    if not (isinstance(inner, exp.Array) or (isinstance(inner, exp.Anonymous) and inner.name.lower() == "sequence")):
+        raise _Uncommon
+    row = _Row(before)
+    if {row.type(one).name for one in numbers} != {"bigint"}:
+        raise _Uncommon
+    if isinstance(inner, exp.Anonymous) and len(numbers) != 2:
+        raise _Uncommon
+    return alias.name.lower(), ((alias.columns[0].name, BIGINT),)
+
+
+class _Row:
+    """Types the expressions over the sources of one SELECT."""
+
+    def __init__(self, sources: Sequence[tuple[str, Shape]]) -> None:
+        self._sources = sources
+
+    def shown(self, item: exp.Expr) -> Shape:
+        if isinstance(item, exp.Star):
+            if _more(item):
+                raise _Uncommon
+            return tuple(column for _, columns in self._sources for column in columns)
+        return ((item.alias_or_name, self.type(item.unalias(), carried=True)),)
+
+    def type(self, node: exp.Expr, *, carried: bool = False) -> Type:
+        """Give an expression's type; raise where the engines may differ."""
+        if isinstance(node, exp.Column):
+            found = self._column(node)
+            if found.name not in PLAIN and found.name != "decimal" and not (carried and found.name in CARRIED):
+                raise _Uncommon
+            return found
+        for kind, rule in _RULES.items():
+            if isinstance(node, kind):
+                return rule(self, node)
+        raise _Uncommon
+
+    def _column(self, node: exp.Column) -> Type:
+        if isinstance(node.this, exp.Star) or node.args.get("db"):
+            raise _Uncommon
+        name, table = node.name.lower(), node.table.lower()
+        found = [
+            type_
+            for source, columns in self._sources
+            if not table or source == table
+            for column, type_ in columns
+            if column.lower() == name
+        ]
+        if len(found) != 1:
+            raise _Uncommon
+        return found[0]
+
+    def unified(self, nodes: Iterable[exp.Expr]) -> Type:
+        found = NULL
+        for node in nodes:
+            found = _unified(found, self.type(node))
+        return found
+
+
+def _must(type_: Type, wanted: Type) -> Type:
+    if type_ not in (wanted, NULL):
+        raise _Uncommon
+    return type_
+
+
+def _comparable(type_: Type) -> Type:
+    if type_.name not in PLAIN and type_.name != "decimal":
+        raise _Uncommon
+    return type_
+
+
+def _decimal(type_: Type) -> Decimal:
+    """Give the decimal that holds every value of a number's type."""
+    if isinstance(type_, Decimal):
+        return type_
+    if type_.name in DIGITS:
+        return types.decimal(DIGITS[type_.name], 0)
+    raise _Uncommon
+
+
+def _fitting(precision: int, scale: int) -> Decimal:
+    if precision > WIDEST:
+        raise _Uncommon  # Spark would round
+    return types.decimal(precision, scale)
+
+
+def _unified(one: Type, other: Type) -> Type:
+    """Give the type of a column that holds values of both."""
+    if one == other or other == NULL:
+        return one
+    if one == NULL:
+        return other
+    if one.name in DIGITS and other.name in DIGITS:
+        return one if DIGITS[one.name] >= DIGITS[other.name] else other
+    a, b = _decimal(one), _decimal(other)
+    scale = max(a.scale, b.scale)
+    return _fitting(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+
+
+def _compared(row: _Row, node: exp.Expr) -> Type:
+    _comparable(_unified(row.type(node.this), row.type(node.expression)))
+    return BOOLEAN
+
+
+def _connected(row: _Row, node: exp.Expr) -> Type:
+    _must(row.type(node.this), BOOLEAN)
+    _must(row.type(node.expression), BOOLEAN)
+    return BOOLEAN
+
+
+def _is(row: _Row, node: exp.Expr) -> Type:
+    if isinstance(node.expression, exp.Null):
+        row.type(node.this, carried=True)
+        return BOOLEAN
+    raise _Uncommon
+
+
+def _between(row: _Row, node: exp.Expr) -> Type:
+    if node.args.get("symmetric"):
+        raise _Uncommon
+    _comparable(row.unified([node.this, node.args["low"], node.args["high"]]))
+    return BOOLEAN
+
+
+def _in(row: _Row, node: exp.Expr) -> Type:
+    if any(value for part, value in node.args.items() if part not in ("this", "expressions")):
+        raise _Uncommon
+    _comparable(row.unified([node.this, *node.expressions]))
+    return BOOLEAN
+
+
+def _literal(_: _Row, node: exp.Expr) -> Type:
+    text = str(node.this)
+    if node.args.get("is_string"):
+        return STRING
+    if re.fullmatch(r"\d+", text):
+        return INT if int(text) < 2**31 else BIGINT if int(text) < 2**63 else _fitting(len(text), 0)
+    if re.fullmatch(r"\d+\.\d+", text):
+        whole, _dot, part = text.partition(".")
+        return _fitting(len(whole.lstrip("0")) + len(part), len(part))
+    raise _Uncommon
+
+
+def _case(row: _Row, node: exp.Expr) -> Type:
+    if node.this is not None:
+        raise _Uncommon
+    for one in node.args["ifs"]:
+        _must(row.type(one.this), BOOLEAN)
+    results = [one.args["true"] for one in node.args["ifs"]]
+    return row.unified([*results, *([node.args["default"]] if node.args.get("default") else [])])
+
+
+def _added(row: _Row, node: exp.Expr) -> Type:
+    one, other = row.type(node.this), row.type(node.expression)
+    if one.name in DIGITS and other.name in DIGITS:
+        return _unified(one, other)
+    a, b = _decimal(one), _decimal(other)
+    scale = max(a.scale, b.scale)
+    return _fitting(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+
+
+def _multiplied(row: _Row, node: exp.Expr) -> Type:
+    one, other = row.type(node.this), row.type(node.expression)
+    if one.name in DIGITS and other.name in DIGITS:
+        return _unified(one, other)
+    a, b = _decimal(one), _decimal(other)
+    return _fitting(a.precision + b.precision + 1, a.scale + b.scale)
+
+
+def _negated(row: _Row, node: exp.Expr) -> Type:
+    found = row.type(node.this)
+    _decimal(found)
+    return found
+
+
+def _cast(row: _Row, node: exp.Expr) -> Type:
+    if node.args.get("safe") or node.args.get("format"):
+        raise _Uncommon
+    wanted = types.parse(node.args["to"].sql(dialect=DIALECT))
+    inner = node.this
+    if wanted == DATE and isinstance(inner, exp.Literal) and inner.is_string and _ISO_DATE.fullmatch(str(inner.this)):
+        return DATE
+    found = row.type(inner)
+    if found in (wanted, NULL) or (found.name in DIGITS and wanted.name in DIGITS):
+        return _comparable(wanted)
+    if isinstance(wanted, Decimal) and wanted.scale >= _decimal(found).scale:
+        return wanted
+    raise _Uncommon
+
+
+def _summed(row: _Row, node: exp.Expr) -> Type:
+    found = row.type(_distinct(node.this))
+    if found.name in DIGITS:
+        return BIGINT
+    whole = _decimal(found)
+    return types.decimal(min(WIDEST, whole.precision + 10), whole.scale)
+
+
+def _counted(row: _Row, node: exp.Expr) -> Type:
+    if node.expressions:
+        raise _Uncommon
+    if isinstance(node.this, exp.Distinct):
+        _comparable(row.type(_distinct(node.this)))
+    elif not isinstance(node.this, exp.Star):
+        row.type(node.this, carried=True)
+    return BIGINT
+
+
+def _extreme(row: _Row, node: exp.Expr) -> Type:
+    if node.expressions:
+        raise _Uncommon
+    return _comparable(row.type(_distinct(node.this)))
+
+
+def _distinct(node: exp.Expr) -> exp.Expr:
+    if not isinstance(node, exp.Distinct):
+        return node
+    if len(node.expressions) != 1 or node.args.get("on"):
+        raise _Uncommon
+    (only,) = node.expressions
+    assert isinstance(only, exp.Expr), node
+    return only
+
+
+def _filtered(row: _Row, node: exp.Expr) -> Type:
+    _must(row.type(node.expression.this), BOOLEAN)
+    return row.type(node.this)
+
+
+def _windowed(row: _Row, node: exp.Expr) -> Type:
+    if any(v for part, v in node.args.items() if part not in ("this", "partition_by", "order", "spec", "over")):
+        raise _Uncommon
+    for one in node.args.get("partition_by") or ():
+        _comparable(row.type(one))
+    for one in node.args["order"].expressions if node.args.get("order") else ():
+        _comparable(row.type(one.this))
+    spec = node.args.get("spec")
+    if spec is not None and {str(spec.args.get(end)) for end in ("start", "end")} - {"UNBOUNDED", "CURRENT ROW"}:
+        raise _Uncommon
+    call = node.this
+    if isinstance(call, exp.RowNumber) or (
+        isinstance(call, exp.Anonymous) and call.name.lower() in _RANKS and not call.expressions
+    ):
+        return INT
+    if isinstance(call, (exp.Sum, exp.Count, exp.Min, exp.Max)):
+        return row.type(call)
+    raise _Uncommon
+
+
+def _substring(row: _Row, node: exp.Expr) -> Type:
+    ends = [node.args.get("start"), node.args.get("length")]
+    if not all(isinstance(end, exp.Literal) and not end.is_string for end in ends) or str(ends[0]) == "0":
+        raise _Uncommon
+    return _must(row.type(node.this), STRING)
+
+
+def _like(row: _Row, node: exp.Expr) -> Type:
+    pattern = node.expression
+    if not isinstance(pattern, exp.Literal) or not pattern.is_string or "\\" in str(pattern.this):
+        raise _Uncommon
+    _must(row.type(node.this), STRING)
+    return BOOLEAN
+
+
+def _year(row: _Row, node: exp.Expr) -> Type:
+    if str(node.this).upper() != "YEAR":
+        raise _Uncommon
+    _must(row.type(node.expression), DATE)
+    return INT
+
+
+def _called(row: _Row, node: exp.Expr) -> Type:
+    name = str(node.this).lower()
+    if name == "coalesce":
+        return row.unified(node.expressions)
+    if name == "year" and len(node.expressions) == 1:
+        _must(row.type(node.expressions[0]), DATE)
+        return INT
+    raise _Uncommon
+
+
+_Rule = "Callable[[_Row, exp.Expr], Type]"
+_RULES: dict[type[exp.Expr] | tuple[type[exp.Expr], ...], Callable[[_Row, exp.Expr], Type]] = {
+    exp.Paren: lambda row, node: row.type(node.this),
+    _COMPARISONS: _compared,
+    (exp.And, exp.Or): _connected,
+    exp.Not: lambda row, node: _must(row.type(node.this), BOOLEAN) and BOOLEAN,
+    exp.Is: _is,
+    exp.Between: _between,
+    exp.In: _in,
+    exp.Literal: _literal,
+    exp.Boolean: lambda _row, _node: BOOLEAN,
+    exp.Null: lambda _row, _node: NULL,
+    exp.Case: _case,
+    (exp.Add, exp.Sub): _added,
+    exp.Mul: _multiplied,
+    exp.Neg: _negated,
+    (exp.Cast, exp.TryCast): _cast,
+    exp.Sum: _summed,
+    exp.Count: _counted,
+    (exp.Min, exp.Max): _extreme,
+    exp.Filter: _filtered,
+    exp.Window: _windowed,
+    exp.Coalesce: lambda row, node: row.unified([node.this, *node.expressions]),
+    exp.Substring: _substring,
+    exp.Like: _like,
+    exp.Extract: _year,
+    exp.Anonymous: _called,
+}

@@ -1,0 +1,188 @@
+"""The driver's lane: a query whose inputs are small, or can be made small by look-ups, needs no Spark job.
+
+`small` brings what a query needs of its inputs into memory: changes are there already, small relations are read whole, of
+large ones only the rows are read that can meet the change (`reduction`). Where that is not possible, or would read too much,
+it says so and Spark reads the files. `rows` then runs the query here, if Spark and DuckDB mean the same by it (`common`).
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.common import is_common, shape
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.engine.reduction import plan
+from runnel.errors import Terminal
+from runnel.lake import lookup
+from runnel.model import types
+from runnel.model.relation import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from runnel.engine.base import Input
+    from runnel.engine.reduction import Lookup, Reduced
+    from runnel.model.relation import Column
+
+CHANGES = 50_000
+"""Rows of change up to which the driver may do the work."""
+WHOLE = 50_000
+"""Rows of a relation up to which it is read whole, and kept."""
+KEYS = 30_000
+SCANNED = 12_000_000
+"""Rows of row groups that one query's look-ups may go through."""
+HELD = 1_000_000
+"""Rows that one query may have in the driver's memory."""
+
+
+@dataclass
+class Small:
+    """A query over rows in memory that gives what the query it was made from gives over its inputs."""
+
+    sql: str
+    inputs: dict[str, Input]
+
+    @property
+    def rows(self) -> int:
+        """How many rows it reads."""
+        return sum(one.table.num_rows for one in self.inputs.values() if isinstance(one, Rows))
+
+
+@dataclass
+class Counted:
+    """What was read from files, and where queries ran, since the driver was made."""
+
+    bytes: int = 0
+    here: int = 0
+    jobs: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def add(self, *, size: int = 0, here: int = 0, jobs: int = 0) -> None:
+        """Count something."""
+        with self._lock:
+            self.bytes, self.here, self.jobs = self.bytes + size, self.here + here, self.jobs + jobs
+
+
+class Driver:
+    """Runs small queries in this process. `changes` bounds what is small; 0 sends every query to Spark."""
+
+    def __init__(self, changes: int = CHANGES, threads: int | None = None) -> None:
+        """Keep the bound; DuckDB is started on first use."""
+        self.changes = changes
+        self.counted = Counted()
+        self._threads = threads
+        self._duckdb: DuckDbEngine | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def duckdb(self) -> DuckDbEngine:
+        """The engine of this lane."""
+        with self._lock:
+            if self._duckdb is None:
+                self._duckdb = DuckDbEngine(memory_limit="2GB", threads=self._threads)
+            return self._duckdb
+
+    def close(self) -> None:
+        """Let go of what was started."""
+        with self._lock:
+            if self._duckdb is not None:
+                self._duckdb.close()
+                self._duckdb = None
+
+    def small(self, sql: str, inputs: Mapping[str, Input]) -> Small | None:
+        """Give the query over rows in memory; None where it has to read more than belongs there."""
+        changed = [one.table.num_rows for one in inputs.values() if isinstance(one, Rows)]
+        if not self.changes or sum(changed) > self.changes:
+            return None
+        files = {name: one for name, one in inputs.items() if isinstance(one, Files) and one.rows}
+        large = frozenset(name for name, one in files.items() if one.rows > WHOLE)
+        if any(one.relation is None for one in files.values()):
+            return None
+        derived = tuple((name, one.sql) for name, one in inputs.items() if isinstance(one, Derived))
+        reduced = plan(sql, derived, large)
+        if reduced is None:
+            return None
+        try:
+            return self._gathered(reduced, inputs, large)
+        except lookup.TooMuch:
+            return None
+
+    def _gathered(self, reduced: Reduced, inputs: Mapping[str, Input], large: frozenset[str]) -> Small:
+        held: dict[str, Input] = {}
+        for name, one in inputs.items():
+            if isinstance(one, Rows):
+                held[name] = one
+            elif isinstance(one, Files) and name not in large:
+                held[name] = self._whole(one)
+        reading = lookup.Reading(most=SCANNED)
+        found = Small(reduced.sql, held)
+        for step in reduced.lookups:
+            source = inputs[step.source]
+            assert isinstance(source, Files), step.source
+            held[step.name] = self._looked_up(step, source, reduced, held, reading)
+            if found.rows > HELD:
+                raise lookup.TooMuch
+        self.counted.add(size=reading.bytes)
+        return found
+
+    def _whole(self, source: Files) -> Rows:
+        assert source.relation is not None or not source.parts, source.paths
+        tables = [lookup.whole(source.relation, part) for part in source.parts if source.relation is not None]
+        schema = pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in source.columns])
+        bare = [table.cast(schema) for table in tables]
+        return Rows(pa.concat_tables(bare) if bare else schema.empty_table(), source.columns)
+
+    def _looked_up(
+        self, step: Lookup, source: Files, reduced: Reduced, held: Mapping[str, Input], reading: lookup.Reading
+    ) -> Rows:
+        relation = source.relation
+        assert relation is not None, step.source
+        columns = tuple(
+            c for c in source.columns if reduced.keeps(c.name) or c.name == WEIGHT or c.name in step.columns
+        )
+        keys = self._keys(step, source, held)
+        wanted = [column.name for column in columns]
+        table = lookup.find(relation, source.parts, keys, wanted, exact=False, reading=reading)
+        schema = pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in columns])
+        return Rows(table.select(wanted).cast(schema), columns)
+
+    def _keys(self, step: Lookup, source: Files, held: Mapping[str, Input]) -> pa.Table:
+        """Find the keys to look up; more of them than `KEYS` are better joined than looked up."""
+        if not _alike(step.keys, held):
+            raise lookup.TooMuch
+        try:
+            keys = self.duckdb.rows(step.keys, held)
+        except Terminal:
+            raise lookup.TooMuch from None
+        kinds = {column.name.lower(): types.to_arrow(column.type) for column in source.columns}
+        names = {column.name.lower(): column.name for column in source.columns}
+        if keys.num_rows > KEYS or any(
+            not _same_kind(keys.schema.field(at).type, kinds[name.lower()]) for at, name in enumerate(step.columns)
+        ):
+            raise lookup.TooMuch
+        return keys.rename_columns([names[name.lower()] for name in step.columns])
+
+    def rows(self, query: Small, columns: Sequence[Column] | None) -> pa.Table | None:
+        """Run a small query here; None where only Spark may, or where it fails and Spark has to say why."""
+        if columns is None or not _alike(query.sql, query.inputs):
+            return None
+        try:
+            table = self.duckdb.rows(query.sql, query.inputs, columns)
+        except Terminal:
+            return None
+        self.counted.add(here=1)
+        return table
+
+
+def _alike(sql: str, inputs: Mapping[str, Input]) -> bool:
+    named = tuple((name, shape(one.columns)) for name, one in inputs.items() if isinstance(one, Rows))
+    return is_common(sql, named)
+
+
+def _same_kind(one: pa.DataType, other: pa.DataType) -> bool:
+    return bool(one == other or (pa.types.is_integer(one) and pa.types.is_integer(other)) or pa.types.is_null(one))
