@@ -188,7 +188,7 @@ class Maintained:
         reads = [read for read in step.shared_reads(changed) if read[0] != shared.relation.name]
         inputs = self._inputs(reads)
         inputs[f"{shared.relation.name}__delta"] = Rows(rows, signed(shared.relation.columns))
-        return self.engine.rows(step.shared_sql(changed), inputs, signed(step.target.columns))
+        return self.engine.change(step.shared_sql(changed), inputs, signed(step.target.columns))
 
     def _difference(self, step: Step) -> pa.Table:
         """Recompute a view and keep only what differs."""
@@ -204,7 +204,7 @@ class Maintained:
         )
 
     def _run(self, sql: str, reads: Iterable[tuple[str, Role]], target: Relation) -> pa.Table:
-        return self.engine.rows(sql, self._inputs(reads), signed(target.columns))
+        return self.engine.change(sql, self._inputs(reads), signed(target.columns))
 
     def _inputs(self, reads: Iterable[tuple[str, Role]]) -> dict[str, Input]:
         found: dict[str, Input] = {}

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.errors import Terminal
-from runnel.lake import encoding
+from runnel.lake import encoding, lookup
 from runnel.lake.entries import ColumnStats, Commit
 from runnel.model.relation import Kind, Relation
 from tests.lake.samples import BAG, NESTED, ORDERS, as_rows, change, columns, contents, create, signed

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from runnel.errors import Terminal
-from runnel.lake import files
+from runnel.lake import files, lookup
 from runnel.model.relation import Kind, Relation
 from tests.lake.samples import BAG, NESTED, ORDERS, TAKINGS, as_rows, columns, signed
 
@@ -62,14 +62,16 @@ def test_files_outside_the_keys_are_not_opened(lake: Lake) -> None:
 def test_row_groups_outside_the_keys_are_not_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files, "ROW_GROUP", 10)
     file = lake.write(ORDERS, signed(ORDERS, *((i, "n", 1, 1) for i in range(100))))
+    lookup.forget()
+    monkeypatch.setattr(lookup, "SMALL_FILE", 0)
     read: list[int] = []
-    original = pq.ParquetFile.read_row_group
+    original = pq.ParquetFile.read_row_groups
 
-    def counting(self: Any, group: int, **options: Any) -> pa.Table:
-        read.append(group)
-        return original(self, group, **options)
+    def counting(self: Any, groups: list[int], **options: Any) -> pa.Table:
+        read.extend(groups)
+        return original(self, groups, **options)
 
-    monkeypatch.setattr(pq.ParquetFile, "read_row_group", counting)
+    monkeypatch.setattr(pq.ParquetFile, "read_row_groups", counting)
     assert [row[0] for row in as_rows(lake.lookup(ORDERS, [file], pa.table({"id": [35, 71]})))] == [35, 71]
     assert set(read) == {3, 7}
 

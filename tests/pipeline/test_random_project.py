@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.lake import files, lookup
 from tests.compiler.harness import check_case
+from tests.engine.looking import LookingEngine
 from tests.pipeline.random_project import check_project
 
 if TYPE_CHECKING:
@@ -34,6 +36,17 @@ def _play(check: Callable[[Engine, int], int], engine: Engine, wanted: int, say:
 
 def test_random_projects_stay_right(say: Callable[[str], None]) -> None:
     _play(check_project, DuckDbEngine(threads=2), max(60, CASES // 5), say)
+
+
+def test_random_projects_stay_right_where_every_relation_is_looked_up(
+    say: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "SMALL_FILE", 0)
+    monkeypatch.setattr(files, "ROW_GROUP", 3)
+    engine = LookingEngine()
+    _play(check_project, engine, max(60, CASES // 5), say)
+    assert engine.looked_up > 100
+    say(f"{engine.looked_up} steps by look-ups, {engine.counted.in_driver} of them as the driver runs them")
 
 
 @pytest.mark.spark

@@ -76,18 +76,20 @@ class _Writer:
         self.old = program.name(name, "stored_old")
 
     def initial(self, state: str) -> str:
-        net = self._net(state)
-        return f"SELECT {self.listed}, {_ALL}, {_W}\nFROM ({self._ranked(net)})\nWHERE `_rank` <= {self.count + SPARE}"
+        """Write the first rows of every group from the source's rows, and say whether they are all of it.
+
+        Ranks up to one more than is kept are looked at: engines that see that bound right above the ranks sort little else.
+        """
+        most = self.count + SPARE
+        rank = f"rank() OVER ({self.partition}ORDER BY {self.order}) AS `_rank`"
+        ranked = f"SELECT {self.listed}, {_W}, {rank} FROM ({self._net(state)})"
+        whole = f"count(*) OVER ({self.partition.strip()}) <= {most} AS {_ALL}"
+        near = f"SELECT {self.listed}, {_W}, `_rank`, {whole} FROM ({ranked})\nWHERE `_rank` <= {most + 1}"
+        return f"SELECT {self.listed}, {_ALL}, {_W}\nFROM ({near})\nWHERE `_rank` <= {most}"
 
     def _net(self, signed: str) -> str:
         total = f"CAST(sum({_W}) AS BIGINT) AS {_W}"
         return f"SELECT {self.shown}, {total} FROM (\n{signed}\n) GROUP BY {self.by} HAVING sum({_W}) > 0"
-
-    def _ranked(self, net: str) -> str:
-        """Rank rows within their group, and say whether the group is small enough to be kept whole."""
-        whole = f"count(*) OVER ({self.partition.strip()}) <= {self.count + SPARE} AS {_ALL}"
-        rank = f"rank() OVER ({self.partition}ORDER BY {self.order}) AS `_rank`"
-        return f"SELECT {self.listed}, {_W}, {whole}, {rank} FROM ({net})"
 
     def found(self, near: str) -> str:
         """Write what the first step found."""

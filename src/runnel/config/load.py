@@ -129,8 +129,12 @@ def _conf_value(value: Any) -> str | Secret:
 
 
 def _run(document: Document) -> Run:
-    document.section(("run",), ("epoch", "max_rows"))
-    return Run(epoch=_epoch(document), max_rows=_positive(document, ("run", "max_rows"), Run.max_rows))
+    document.section(("run",), ("epoch", "max_rows", "driver_rows"))
+    return Run(
+        epoch=_epoch(document),
+        max_rows=_positive(document, ("run", "max_rows"), Run.max_rows),
+        driver_rows=_positive(document, ("run", "driver_rows"), Run.driver_rows, least=0),
+    )
 
 
 def _epoch(document: Document) -> float | Literal["transaction"]:
@@ -212,10 +216,10 @@ def _places(document: Document, path: tuple[str, ...], values: Mapping[str, Any]
     return {key: document.place((*path, key)) for key in values}
 
 
-def _positive(document: Document, path: tuple[str, ...], default: int) -> int:
+def _positive(document: Document, path: tuple[str, ...], default: int, least: int = 1) -> int:
     value = document.get(path, int, default)
-    if value < 1:
-        document.problem("TYPE", f"{'.'.join(path)} must be 1 or more, not {value}", path)
+    if value < least:
+        document.problem("TYPE", f"{'.'.join(path)} must be {least} or more, not {value}", path)
     return value
 
 

@@ -43,10 +43,14 @@ class Spark:
 
 @dataclass(frozen=True)
 class Run:
-    """`[run]`: how long (seconds, or one transaction) and how many changes are gathered into an epoch."""
+    """`[run]`: how long (seconds, or one transaction) and how many changes are gathered into an epoch.
+
+    Changes of up to `driver_rows` rows are worked out in the driver, where no Spark job is needed for that; 0 = never.
+    """
 
     epoch: float | Literal["transaction"] = 0.1
     max_rows: int = 1_000_000
+    driver_rows: int = 50_000
 
 
 @dataclass(frozen=True)

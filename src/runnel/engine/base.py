@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -49,11 +50,34 @@ class Derived:
 Input = Files | Rows | Derived
 
 
+@dataclass
+class Counted:
+    """What an engine did since it was made: bytes of state it had to read, queries run in the driver, jobs started."""
+
+    bytes_read: int = 0
+    in_driver: int = 0
+    jobs: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
+
+    def add(self, *, bytes_read: int = 0, in_driver: int = 0, jobs: int = 0) -> None:
+        """Count something."""
+        with self._lock:
+            self.bytes_read += bytes_read
+            self.in_driver += in_driver
+            self.jobs += jobs
+
+    def to_dict(self) -> dict[str, int]:
+        """Give the counts, for an epoch's record."""
+        with self._lock:
+            return {"bytes_read": self.bytes_read, "in_driver": self.in_driver, "jobs": self.jobs}
+
+
 class Engine(Protocol):
     """Runs programs. `inputs` maps each backquoted name of the SQL (without its backquotes) to where its rows are."""
 
     name: str
     functions: dict[str, UserFunction]
+    counted: Counted
 
     def register(self, function: UserFunction) -> None:
         """Let SQL call a user's function; one of the same name gives way to it."""

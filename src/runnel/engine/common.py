@@ -35,7 +35,7 @@ DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 PLAIN = {"boolean", "string", "date", "timestamp", "timestamp_ntz", "null", *DIGITS}
 CARRIED = {"float", "double", "binary"}
 """Types whose values may be handed on, but neither compared nor computed with."""
-WIDEST = 38
+WIDEST, KEPT_SCALE = 38, 6
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _JOINS = {"", "INNER", "CROSS", "SEMI", "ANTI", "OUTER"}
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -231,8 +231,15 @@ def _decimal(type_: Type) -> Decimal:
 
 def _fitting(precision: int, scale: int) -> Decimal:
     if precision > WIDEST:
-        raise _Uncommon  # Spark would round
+        raise _Uncommon
     return types.decimal(precision, scale)
+
+
+def _computed(precision: int, scale: int) -> Decimal:
+    """Give the type of a sum or product: of one too wide, Spark keeps the scale up to six digits, and rounds beyond that."""
+    if precision > WIDEST and scale > KEPT_SCALE:
+        raise _Uncommon
+    return types.decimal(min(precision, WIDEST), scale)
 
 
 def _unified(one: Type, other: Type) -> Type:
@@ -305,17 +312,25 @@ def _added(row: _Row, node: exp.Expr) -> Type:
     one, other = row.type(node.this), row.type(node.expression)
     if one.name in DIGITS and other.name in DIGITS:
         return _unified(one, other)
-    a, b = _decimal(one), _decimal(other)
+    a, b = _operand(node.this, one), _operand(node.expression, other)
     scale = max(a.scale, b.scale)
-    return _fitting(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+    return _computed(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
 
 
 def _multiplied(row: _Row, node: exp.Expr) -> Type:
     one, other = row.type(node.this), row.type(node.expression)
     if one.name in DIGITS and other.name in DIGITS:
         return _unified(one, other)
-    a, b = _decimal(one), _decimal(other)
-    return _fitting(a.precision + b.precision + 1, a.scale + b.scale)
+    a, b = _operand(node.this, one), _operand(node.expression, other)
+    return _computed(a.precision + b.precision + 1, a.scale + b.scale)
+
+
+def _operand(node: exp.Expr, type_: Type) -> Decimal:
+    """Give the decimal that an operand beside a decimal counts as: a whole number in the text is as wide as its digits."""
+    literal = node.unnest()
+    if isinstance(literal, exp.Literal) and type_.name in DIGITS:
+        return types.decimal(len(str(literal.this)), 0)
+    return _decimal(type_)
 
 
 def _negated(row: _Row, node: exp.Expr) -> Type:
@@ -430,7 +445,6 @@ def _called(row: _Row, node: exp.Expr) -> Type:
     raise _Uncommon
 
 
-_Rule = "Callable[[_Row, exp.Expr], Type]"
 _RULES: dict[type[exp.Expr] | tuple[type[exp.Expr], ...], Callable[[_Row, exp.Expr], Type]] = {
     exp.Paren: lambda row, node: row.type(node.this),
     _COMPARISONS: _compared,

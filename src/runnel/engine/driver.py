@@ -8,12 +8,12 @@ it says so and Spark reads the files. `rows` then runs the query here, if Spark 
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.base import Counted, Derived, Files, Rows
 from runnel.engine.common import is_common, shape
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.reduction import plan
@@ -53,29 +53,18 @@ class Small:
         return sum(one.table.num_rows for one in self.inputs.values() if isinstance(one, Rows))
 
 
-@dataclass
-class Counted:
-    """What was read from files, and where queries ran, since the driver was made."""
-
-    bytes: int = 0
-    here: int = 0
-    jobs: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
-
-    def add(self, *, size: int = 0, here: int = 0, jobs: int = 0) -> None:
-        """Count something."""
-        with self._lock:
-            self.bytes, self.here, self.jobs = self.bytes + size, self.here + here, self.jobs + jobs
-
-
 class Driver:
-    """Runs small queries in this process. `changes` bounds what is small; 0 sends every query to Spark."""
+    """Runs small queries in this process.
 
-    def __init__(self, changes: int = CHANGES, threads: int | None = None) -> None:
-        """Keep the bound; DuckDB is started on first use."""
-        self.changes = changes
+    `changes` bounds what is small; 0 sends every query to Spark. Relations of up to `whole` rows are read whole.
+    """
+
+    def __init__(self, changes: int = CHANGES, whole: int = WHOLE, threads: int | None = None) -> None:
+        """Keep the bounds; DuckDB is started on first use."""
+        self.changes, self.whole = changes, whole
         self.counted = Counted()
         self._threads = threads
+        self._wide: set[str] = set()
         self._duckdb: DuckDbEngine | None = None
         self._lock = threading.Lock()
 
@@ -100,7 +89,7 @@ class Driver:
         if not self.changes or sum(changed) > self.changes:
             return None
         files = {name: one for name, one in inputs.items() if isinstance(one, Files) and one.rows}
-        large = frozenset(name for name, one in files.items() if one.rows > WHOLE)
+        large = frozenset(name for name, one in files.items() if one.rows > self.whole)
         if any(one.relation is None for one in files.values()):
             return None
         derived = tuple((name, one.sql) for name, one in inputs.items() if isinstance(one, Derived))
@@ -127,7 +116,7 @@ class Driver:
             held[step.name] = self._looked_up(step, source, reduced, held, reading)
             if found.rows > HELD:
                 raise lookup.TooMuch
-        self.counted.add(size=reading.bytes)
+        self.counted.add(bytes_read=reading.bytes)
         return found
 
     def _whole(self, source: Files) -> Rows:
@@ -171,17 +160,37 @@ class Driver:
         """Run a small query here; None where only Spark may, or where it fails and Spark has to say why."""
         if columns is None or not _alike(query.sql, query.inputs):
             return None
-        try:
-            table = self.duckdb.rows(query.sql, query.inputs, columns)
-        except Terminal:
-            return None
-        self.counted.add(here=1)
+        if query.sql not in self._wide:
+            try:
+                table = self.duckdb.rows(query.sql, query.inputs, columns)
+            except Terminal as error:
+                if "Overflow" not in str(error):
+                    return None
+                self._wide.add(query.sql)
+        if query.sql in self._wide:
+            try:
+                table = self.duckdb.rows(query.sql, {n: _widened(one) for n, one in query.inputs.items()}, columns)
+            except Terminal:
+                return None
+        self.counted.add(in_driver=1)
         return table
 
 
 def _alike(sql: str, inputs: Mapping[str, Input]) -> bool:
     named = tuple((name, shape(one.columns)) for name, one in inputs.items() if isinstance(one, Rows))
     return is_common(sql, named)
+
+
+def _widened(source: Input) -> Input:
+    """Give decimals all the digits there are: DuckDB makes products as wide as their factors, Spark one digit wider."""
+    if not isinstance(source, Rows):
+        return source
+    columns = tuple(
+        replace(c, type=types.decimal(38, c.type.scale)) if isinstance(c.type, types.Decimal) else c
+        for c in source.columns
+    )
+    schema = pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in columns])
+    return Rows(source.table.select([c.name for c in columns]).cast(schema), columns)
 
 
 def _same_kind(one: pa.DataType, other: pa.DataType) -> bool:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.base import Counted, Derived, Files, Rows
 from runnel.engine.dialect import to_duckdb
 from runnel.errors import Terminal, UsageError
 from runnel.model import types
@@ -65,6 +65,7 @@ class DuckDbEngine:
         """Start an in-memory database."""
         self._connection = duckdb.connect()
         self.functions: dict[str, UserFunction] = {}
+        self.counted = Counted()
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         self._lock = threading.Lock()
         if memory_limit is not None:

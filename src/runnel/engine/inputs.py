@@ -24,7 +24,7 @@ from runnel.model.program import quote
 from runnel.model.relation import WEIGHT, Column
 
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 
     from runnel.engine.base import Engine, Input
     from runnel.lake.entries import DataFile, NewFile, ViewEntry
@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 IN_MEMORY = 20_000
 NETTED_BY_DRIVER = 200_000
+SPILLED = 500_000
 SIGNED = Column(WEIGHT, types.BIGINT)
 
 
@@ -142,12 +143,13 @@ class Inputs:
         head: Snapshot,
         pending: Pending,
         beside: Mapping[str, Beside] | None = None,
+        spill: Callable[[Relation, str, Mapping[str, Input]], Files] | None = None,
     ) -> None:
-        """Keep where to look; nothing is read yet."""
-        self._engine = engine
+        """Keep where to look; nothing is read yet. `spill` writes a change that is too large for the driver to files."""
+        self._engine, self._spill = engine, spill
         self._old, self._head, self._pending = old, head, pending
         self._beside = dict(beside or {})
-        self._row_deltas: dict[str, Rows] = {}
+        self._row_deltas: dict[str, Files | Rows] = {}
         self._stored_deltas: dict[str, Files | Rows] = {}
         self._locks: dict[str, threading.Lock] = {}
         self._lock = threading.Lock()
@@ -219,8 +221,12 @@ class Inputs:
                     _key(relation, "stored_old"): self._stored_old(relation, own),
                 }
                 columns = signed(known.rows)
-                table = self._engine.change(rows_delta_sql(known), inputs, columns)
-                self._row_deltas[relation] = Rows(table, columns)
+                if self._spill is not None and change.rows > SPILLED:
+                    rows = replace(known, columns=known.rows, final=None, key=())
+                    self._row_deltas[relation] = self._spill(rows, rows_delta_sql(known), inputs)
+                else:
+                    table = self._engine.change(rows_delta_sql(known), inputs, columns)
+                    self._row_deltas[relation] = Rows(table, columns)
             return self._row_deltas[relation]
 
     def _in_memory(self, relation: Relation, change: Files) -> Files | Rows:

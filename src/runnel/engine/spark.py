@@ -28,6 +28,7 @@ from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
 from runnel.engine.registry import Registry, cast_table, spark_schema, substitute
 from runnel.errors import RunnelError, Terminal, Unreachable
+from runnel.lake.files import ROW_GROUP
 from runnel.model import types
 from runnel.model.program import quote
 from runnel.model.relation import Column
@@ -66,6 +67,12 @@ QUICK = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
 }
+WRITING = {
+    "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
+    "parquet.block.size": str(16 << 20),
+    "parquet.block.row.count.limit": str(ROW_GROUP),
+}
+FILE_ROWS = 5_000_000
 QUICK_ROWS = 100_000
 LOCAL_ROWS = 100_000
 """Rows that are handed to Spark from the driver's memory; more are better read from their files."""
@@ -92,6 +99,7 @@ class SparkEngine:
     ) -> None:
         """Keep the settings; nothing is started yet. `driver` is the lane for queries too small for a job."""
         self.driver = driver or Driver()
+        self.counted = self.driver.counted
         self._given = spark
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self._session: SparkSession | None = None
@@ -160,7 +168,7 @@ class SparkEngine:
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver."""
-        self.driver.counted.add(size=_bytes_read(inputs), jobs=1)
+        self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
         with _spoken(sql):
             table = self._frame(sql, inputs, quick=_rows_read(inputs) <= QUICK_ROWS).toArrow()
         return cast_table(table, columns) if columns is not None else table
@@ -187,15 +195,16 @@ class SparkEngine:
     ) -> list[str]:
         """Run a query and write its result as Parquet, clustered by `order`."""
         target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
-        self.driver.counted.add(size=_bytes_read(inputs), jobs=1)
+        self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
         with _spoken(sql):
             frame = self._frame(sql, inputs).to(spark_schema(schema))
             if order:
-                frame = frame.repartitionByRange(*[quote(c) for c in order]).sortWithinPartitions(
-                    *[quote(c) for c in order]
-                )
-            options = {"mapreduce.fileoutputcommitter.marksuccessfuljobs": "false", "parquet.block.size": str(16 << 20)}
-            frame.write.options(**options).parquet(target)
+                by = [quote(c) for c in order]
+                # Each file is sorted and holds every range of keys: look-ups skip row groups, not files, and nothing is computed
+                # twice, as it would be to find ranges.
+                count = max(self._parallelism(), _rows_read(inputs) // FILE_ROWS)
+                frame = frame.repartition(count, by[0]).sortWithinPartitions(*by)
+            frame.write.options(**WRITING).parquet(target)
         return _parquet_files(target)
 
     def close(self) -> None:
@@ -221,6 +230,9 @@ class SparkEngine:
                     for function in self.functions.values():
                         _register(registry.session, function)
             return self._registries[quick]
+
+    def _parallelism(self) -> int:
+        return int(str(self.session.conf.get("spark.sql.shuffle.partitions", "2")))
 
     def _quick(self, main: SparkSession) -> SparkSession:
         own = self._isolated(main)

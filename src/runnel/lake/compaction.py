@@ -9,6 +9,7 @@ from __future__ import annotations
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import sqlalchemy as sa
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
 FAN_IN = 8
 RATIO = 3
 SMALL = 65_536
+LARGE = 2_000_000
 _SORT_COLUMNS = 3
 _ROW = "__row"
 _INT64 = 2**63 - 1
@@ -48,7 +50,7 @@ def plan(
 
     Files published together are one run. Runs of like size (each at most `ratio` times all smaller ones of its level) are a
     level; a level is folded when it has `fan_in` runs, or when it is larger than `small` rows and its smaller runs
-    together reach the largest divided by `ratio`.
+    together reach the largest divided by `ratio`; a run of more than `LARGE` rows is written again only with as many others.
     """
     runs: dict[int, list[DataFile]] = {}
     for file in snapshot.files(relation):
@@ -56,7 +58,8 @@ def plan(
     for level in _levels(list(runs.values()), ratio):
         rows = [sum(file.rows for file in run) for run in level]
         crowded = len(level) >= fan_in
-        stale = len(level) > 1 and sum(rows) > small and sum(rows[:-1]) * ratio >= rows[-1]
+        share = ratio if rows[-1] < LARGE else 1
+        stale = len(level) > 1 and sum(rows) > small and sum(rows[:-1]) * share >= rows[-1]
         if crowded or stale:
             reach("compaction:planned")
             return tuple(file for run in level for file in run)
@@ -98,7 +101,7 @@ def _added_up(table: pa.Table, keys: list[str], sums: list[str]) -> pa.Table:
     # Arrow cannot group by nested columns: a number stands for each of their values.
     grouping = {name: _numbered(table[name]) if _nested(table[name]) else table[name] for name in keys}
     grouped = pa.table(
-        {**grouping, **{name: _roomy(table[name]) for name in sums}, _ROW: pa.array(range(table.num_rows), pa.int64())}
+        {**grouping, **{name: _roomy(table[name]) for name in sums}, _ROW: pa.array(np.arange(table.num_rows))}
     )
     added = grouped.group_by(keys).aggregate([*((name, "sum") for name in sums), (_ROW, "min")])
     first = table.select(keys).take(added[f"{_ROW}_min"])

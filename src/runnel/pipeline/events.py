@@ -36,7 +36,7 @@ def event_files(runtime: Runtime, view: ViewEntry, program: Program, inputs: Inp
             if sum(moment.inputs.delta_rows(source) for source in program.events) > runtime.large:
                 files += materialise(runtime, step.target, sql, roles, large=True)
             else:
-                small.append(runtime.engine.rows(sql, roles, signed(step.target.columns)))
+                small.append(runtime.engine.change(sql, roles, signed(step.target.columns)))
         rows = pa.concat_tables(small) if small else None
         if rows is not None and rows.num_rows:
             files.append(runtime.lake.write(step.target, rows))

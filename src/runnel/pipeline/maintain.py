@@ -9,11 +9,12 @@ from __future__ import annotations
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.engine.base import Rows
 from runnel.engine.functions import check_functions
-from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing
+from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing, stored
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
 from runnel.model.program import Strategy
@@ -26,10 +27,11 @@ from runnel.pipeline.materialise import change_sql, materialise
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from runnel.engine.base import Input
+    from runnel.engine.base import Files, Input
     from runnel.lake.entries import NewFile, ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Role
+    from runnel.model.relation import Relation
     from runnel.pipeline.cost import Estimate
     from runnel.pipeline.joins import Joined
     from runnel.pipeline.runtime import Runtime
@@ -78,6 +80,8 @@ def maintain(
     ranges: dict[str, Inputs] = {}
     shared: dict[int, Inputs] = {}
     results: dict[str, ViewResult] = {}
+    spilled: list[NewFile] = []
+    spill = partial(_spilled, runtime, spilled)
     for view in todo.values():
         try:
             old = standing(runtime.lake, head, view, beside or {})
@@ -85,7 +89,7 @@ def maintain(
             results[view.name] = _failed(view, error)
             continue
         if old.epoch not in shared:
-            shared[old.epoch] = Inputs(runtime.engine, old, head, pending, beside)
+            shared[old.epoch] = Inputs(runtime.engine, old, head, pending, beside, spill)
         ranges[view.name] = shared[old.epoch]
     joined: list[Joined] = []
     for level in levels(todo):
@@ -95,8 +99,15 @@ def maintain(
         joined += hand_on(runtime, ready, ranges)
         for result in _side_by_side(runtime, ready, ranges, pending):
             results[result.view] = result
-    runtime.lake.discard([file for join in joined for file in join.files])
+    runtime.lake.discard([*spilled, *(file for join in joined for file in join.files)])
     return [*results.values(), *(ViewResult(j.name, "joined", j.rows, j.milliseconds, views=j.views) for j in joined)]
+
+
+def _spilled(runtime: Runtime, kept: list[NewFile], relation: Relation, sql: str, inputs: Mapping[str, Input]) -> Files:
+    """Write a large change that is kept nowhere to files, for as long as the epoch is computed."""
+    files = materialise(runtime, relation, sql, inputs, large=True)
+    kept += files
+    return stored(relation, files)
 
 
 def _side_by_side(

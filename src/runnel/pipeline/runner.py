@@ -18,7 +18,7 @@ from runnel.errors import Conflict, Terminal, Transient
 from runnel.pipeline.definitions import create_table
 from runnel.pipeline.epoch import run_epoch
 from runnel.pipeline.step import with_stages
-from runnel.pipeline.upkeep import after_epoch
+from runnel.pipeline.upkeep import after_epoch, tidy
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -90,7 +90,7 @@ class Runner:
             self._report(captured, errors)
             errors = captured.errors
             if taken.published:
-                after_epoch(self._runtime, taken.epoch)
+                after_epoch(self._runtime, taken.epoch) if once else tidy(self._runtime, taken.epoch)
             if once and not captured.ends:
                 return errors
             if not captured.ends:

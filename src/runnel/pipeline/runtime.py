@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
@@ -12,11 +14,14 @@ from runnel.lake.expiry import GRACE_SECONDS
 from runnel.pipeline.cost import FLOOR
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from runnel.engine.base import Engine
     from runnel.lake.entries import ViewEntry
     from runnel.lake.lake import Lake
     from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Program
+    from runnel.pipeline.upkeep import Keeper
 
 LARGE = 500_000
 
@@ -38,6 +43,27 @@ class Runtime:
     attempts: int = 30
     expired_at: int = 0
     programs: dict[str, Program] = field(default_factory=dict)
+    keeper: Keeper | None = None
+    """Does upkeep beside the epochs; without one it is done after each of them."""
+    _working: int = 0
+    _idle: threading.Condition = field(default_factory=threading.Condition, repr=False)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Say that an epoch is being computed, for as long as the block lasts."""
+        with self._idle:
+            self._working += 1
+        try:
+            yield
+        finally:
+            with self._idle:
+                self._working -= 1
+                self._idle.notify_all()
+
+    def wait_idle(self, seconds: float) -> None:
+        """Wait until no epoch is being computed, but not forever: upkeep has to go on under a steady load too."""
+        with self._idle:
+            self._idle.wait_for(lambda: self._working == 0, timeout=seconds)
 
     @property
     def functions(self) -> dict[str, str]:

@@ -80,7 +80,8 @@ def take(
     choose: Callable[[Snapshot], Iterable[ViewEntry]] = immediate,
 ) -> Taken:
     """Build a change on the newest epoch, maintain the chosen views and publish all of it; on a lost race, again."""
-    return in_turn(runtime, lambda: _attempt(runtime, build, choose))
+    with runtime.working():
+        return in_turn(runtime, lambda: _attempt(runtime, build, choose))
 
 
 def in_turn(runtime: Runtime, attempt: Callable[[], T]) -> T:
@@ -110,7 +111,7 @@ def _attempt(
 ) -> Taken:
     pending = Pending()
     try:
-        begun = time.perf_counter()
+        begun, before = time.perf_counter(), runtime.engine.counted.to_dict()
         head = runtime.lake.snapshot()
         change = build(head)
         reach("epoch:captured")
@@ -125,6 +126,7 @@ def _attempt(
         rows_in = {name: table.num_rows for name, table in change.signed.items() if table.num_rows}
         phases = {"capture": _ms(captured - begun), "maintain": _ms(maintained - captured)}
         commit = _commit(head, change, pending, results, rows_in, phases)
+        commit.record |= {name: now - before[name] for name, now in runtime.engine.counted.to_dict().items()}
         if not _worth_publishing(commit, results):
             return Taken(head.epoch, published=False, results=tuple(results))
         epoch = runtime.lake.publish(commit)

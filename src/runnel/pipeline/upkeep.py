@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import stored
-from runnel.errors import Terminal
+from runnel.errors import RunnelError, Terminal
 from runnel.failpoints import reach
 from runnel.lake import compaction, expiry
 from runnel.model.program import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from runnel.lake.entries import DataFile, NewFile
     from runnel.lake.expiry import Expired
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 OVERFLOW = ("RUNNEL-SUM-OVERFLOW", "RUNNEL-SQL-FAILED", "RUNNEL-ENGINE-SQL")
 EXPIRE_EVERY = 25
 DRIVER_ROWS = 200_000
+PATIENCE = 1.0
+log = logging.getLogger("runnel")
 
 
 @dataclass(frozen=True)
@@ -35,9 +39,64 @@ class Upkept:
     expired: Expired | None = None
 
 
-def after_epoch(runtime: Runtime, epoch: int) -> Upkept:
-    """Do what is due after an epoch: cheap when nothing is."""
-    done = compact(runtime, runtime.lake.snapshot())
+class Keeper:
+    """Does upkeep in a thread of its own, between epochs where there is time between them."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        """Keep the runtime; the thread is started by the first epoch."""
+        self._runtime = runtime
+        self._epoch = self._done = 0
+        self._wake = threading.Condition()
+        self._thread: threading.Thread | None = None
+        self._closed = False
+
+    def due(self, epoch: int) -> None:
+        """Note that an epoch was published: there may be something to do."""
+        with self._wake:
+            self._epoch = epoch
+            if self._thread is None and not self._closed:
+                self._thread = threading.Thread(target=self._keep, name="runnel-upkeep", daemon=True)
+                self._thread.start()
+            self._wake.notify_all()
+
+    def close(self) -> None:
+        """Finish what is being done and do no more."""
+        with self._wake:
+            self._closed = True
+            self._wake.notify_all()
+            thread = self._thread
+        if thread is not None:
+            thread.join()
+
+    def _keep(self) -> None:
+        while True:
+            with self._wake:
+                self._wake.wait_for(lambda: self._closed or self._epoch > self._done)
+                if self._closed:
+                    return
+                self._done = self._epoch
+            try:
+                after_epoch(self._runtime, self._done, rest=self._rest)
+            except RunnelError as error:
+                log.warning("upkeep after epoch %s was put off: %s", self._done, error)
+
+    def _rest(self) -> bool:
+        """Let epochs go first; say whether to go on."""
+        self._runtime.wait_idle(PATIENCE)
+        return not self._closed
+
+
+def tidy(runtime: Runtime, epoch: int) -> None:
+    """See to what is due after an epoch: beside the next ones where there is a keeper, else now."""
+    if runtime.keeper is not None:
+        runtime.keeper.due(epoch)
+    else:
+        after_epoch(runtime, epoch)
+
+
+def after_epoch(runtime: Runtime, epoch: int, rest: Callable[[], bool] | None = None) -> Upkept:
+    """Do what is due after an epoch: cheap when nothing is. `rest` is called between pieces of work; False ends it."""
+    done = compact(runtime, runtime.lake.snapshot(), rest=rest)
     if epoch - runtime.expired_at >= EXPIRE_EVERY:
         runtime.expired_at = epoch
         return replace(done, expired=expire(runtime))
@@ -50,7 +109,12 @@ def expire(runtime: Runtime) -> Expired:
 
 
 def compact(
-    runtime: Runtime, snapshot: Snapshot, names: Iterable[str] | None = None, *, all_files: bool = False
+    runtime: Runtime,
+    snapshot: Snapshot,
+    names: Iterable[str] | None = None,
+    *,
+    all_files: bool = False,
+    rest: Callable[[], bool] | None = None,
 ) -> Upkept:
     """Fold the relations that need it; `all_files` folds each into one sorted run."""
     relations = files = size = 0
@@ -59,6 +123,8 @@ def compact(
         run = snapshot.files(name) if all_files else compaction.plan(snapshot, name)
         if not run or (all_files and len(run) < 2):
             continue
+        if rest is not None and not rest():
+            break
         reach("compaction:planned")
         try:
             new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)))

@@ -61,6 +61,8 @@ class Project:
         """Take over an open lake and an engine; use `runnel.open`, `runnel.create` or `runnel.memory` instead."""
         self.folder, self.config = folder, settings
         self.runtime = Runtime(lake, engine, keep=settings.state.keep)
+        if engine.name == "spark":  # other engines are for tests, which want to see what an epoch leads to
+            self.runtime.keeper = upkeep.Keeper(self.runtime)
         self._throw_away = throw_away
         self._sources: dict[str, Source] | None = None
         self._subscriptions: list[Subscription] = []
@@ -162,7 +164,7 @@ class Project:
         if not taken.published:
             return
         try:
-            upkeep.after_epoch(self.runtime, taken.epoch)
+            upkeep.tidy(self.runtime, taken.epoch)
         except RunnelError as error:
             log.warning("upkeep after epoch %s was put off: %s", taken.epoch, error)
 
@@ -319,6 +321,8 @@ class Project:
     def close(self) -> None:
         """Let go of sources, engine and catalog; a throw-away project is deleted."""
         self.stop()
+        if self.runtime.keeper is not None:
+            self.runtime.keeper.close()
         for source in (self._sources or {}).values():
             source.close()
         self.runtime.engine.close()
@@ -374,12 +378,17 @@ def memory(*, spark: Any = None, engine: Engine | None = None) -> Project:
 
 def spark_engine(settings: Config, spark: Any = None) -> Engine:
     """Give the Spark engine a project's settings ask for; nothing is started yet."""
+    from runnel.engine.driver import Driver
     from runnel.engine.spark import SparkEngine  # Spark is loaded only where it is used
 
     remote = settings.spark.remote
     conf = {key: str(config.reveal(value)) for key, value in settings.spark.conf.items()}
     return SparkEngine(
-        spark, master=settings.spark.master, remote=None if remote is None else str(config.reveal(remote)), conf=conf
+        spark,
+        master=settings.spark.master,
+        remote=None if remote is None else str(config.reveal(remote)),
+        conf=conf,
+        driver=Driver(settings.run.driver_rows),
     )
 
 
