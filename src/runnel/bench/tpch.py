@@ -100,10 +100,10 @@ def sheet(figures: Mapping[str, Any]) -> Sheet:
     """Show the ratio per view, the worst first; alone where that was measured."""
     who, other = next(iter(figures["recompute"].items()))
     shown = figures["alone"] or figures["views"]
-    ratio = {name: other["views"][name] / view["epoch"] if view["epoch"] else 0.0 for name, view in shown.items()}
+    ratio = {name: other["views"][name] / view["epoch"] for name, view in shown.items() if view["epoch"]}
+    order = [*sorted(ratio, key=ratio.__getitem__), *(name for name in shown if name not in ratio)]
     rows = [
-        (name, f"{shown[name]['rows']:,}", ms(shown[name]["epoch"]), ms(other["views"][name]), f"{ratio[name]:.2f}")
-        for name in sorted(ratio, key=ratio.__getitem__)
+        (name, f"{shown[name]['rows']:,}", *_compared(other["views"][name], shown[name]["epoch"])) for name in order
     ]
     rows.append(
         ("all 22, whole epoch", "", ms(figures["epoch"]), ms(other["best"]), times(other["best"], figures["epoch"]))
@@ -122,6 +122,11 @@ def sheet(figures: Mapping[str, Any]) -> Sheet:
             about(figures),
         ),
     )
+
+
+def _compared(recompute: float, epoch: float) -> tuple[str, ...]:
+    """Show both times; a view that reads neither orders nor lines has nothing to do."""
+    return (ms(epoch), ms(recompute), times(recompute, epoch)) if epoch else ("untouched", ms(recompute), "-")
 
 
 _SYSTEM = {"spark": "Spark", "duckdb": "DuckDB"}

@@ -162,6 +162,27 @@ def choice(
     _run(lambda place: choice.measure(place, load), choice.sheet, report)
 
 
+@app.command()
+def peers(
+    base: Base = 1_000_000,
+    batches: Annotated[str, typer.Option(help="Changes per batch, with commas.")] = "10000,1000000",
+    count: Annotated[int, typer.Option(help="Timed batches of each size; 0: half a million changes.", min=0)] = 0,
+    report: Report = None,
+    *,
+    install: Annotated[
+        bool, typer.Option("--install", help="Install the peers first, each in a folder of its own.")
+    ] = False,
+) -> None:
+    """Keep the same seven views in Flink and in Pathway, over the same changes: changes per second of each."""
+    from runnel.bench.peers import homes, measure
+    from runnel.bench.peers.measure import Load
+
+    for peer in homes.PACKAGES if install else ():
+        homes.install(peer)
+    load = Load(base, tuple(_whole("--batches", batch) for batch in batches.split(",")), count)
+    _run(lambda place: measure.measure(place, load), measure.sheet, report)
+
+
 def _whole(option: str, text: str) -> int:
     return int(_number(option, text.replace("_", "")))
 
