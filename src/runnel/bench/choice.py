@@ -9,6 +9,7 @@ import logging
 import statistics
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.bench import star
@@ -88,7 +89,7 @@ def _case(projects: Mapping[str, Project], signed: pa.Table) -> dict[str, dict[s
     for mode, project in projects.items():
         take(project, {star.FACTS: signed})
         for view in VIEWS:
-            found[view][mode] = timed(lambda project=project, view=view: project.refresh(view))  # type: ignore[misc]
+            found[view][mode] = timed(partial(project.refresh, view))
             if mode == "auto":
                 found[view]["chosen"] = _chosen(project, view)
     return found

@@ -134,10 +134,13 @@ def _set_up(project: Project, rows: star.Star) -> None:
 
 def _follow(project: Project, writer: Writer, load: Load) -> dict[str, Any]:
     visible, ended = Visible(project, writer), threading.Event()
+    failed: list[BaseException] = []
 
     def run() -> None:
         try:
             project.run(on_epoch=visible.look)
+        except BaseException as error:
+            failed.append(error)
         finally:
             ended.set()
 
@@ -148,19 +151,22 @@ def _follow(project: Project, writer: Writer, load: Load) -> dict[str, Any]:
         arrived = not warm or visible.wait(warm[-1], PATIENCE)
         before = visible.epochs
         names = writer.write_for(load.seconds, ended)
-        arrived = arrived and visible.wait(names[-1], PATIENCE)
+        arrived = arrived and not ended.is_set() and visible.wait(names[-1], PATIENCE)
         epochs = visible.epochs - before
     finally:
         project.stop()
         runner.join()
+    if failed:
+        raise failed[0]
     return {"arrived": arrived, "epochs_taken": epochs, **_percentiles(names, writer, visible)}
 
 
 def _percentiles(names: list[str], writer: Writer, visible: Visible) -> dict[str, Any]:
     """Give milliseconds, each change counted once."""
-    waited = np.array([(visible.seen[n] - writer.written[n]) * 1000 for n in names if n in visible.seen])
-    each = np.repeat(waited, [writer.sizes[n] for n in names if n in visible.seen])
-    lasted = max(visible.seen[n] for n in names) - writer.written[names[0]]
+    came = [name for name in names if name in visible.seen]
+    waited = np.array([(visible.seen[name] - writer.written[name]) * 1000 for name in came])
+    each = np.repeat(waited, [writer.sizes[name] for name in came])
+    lasted = max(visible.seen[name] for name in came) - writer.written[came[0]]
     return {
         **{f"p{p}": float(np.percentile(each, p)) for p in (50, 95, 99)},
         "longest": float(each.max()),
