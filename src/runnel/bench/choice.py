@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.bench import star
-from runnel.bench.epochs import take, timed, verify_all
+from runnel.bench.epochs import RECORDS, take, timed, verify_all
 from runnel.bench.machine import facts
 from runnel.bench.report import Sheet, about, ms
 from runnel.bench.workplace import load as fill
@@ -55,6 +55,7 @@ def measure(workplace: Workplace, load: Load) -> dict[str, Any]:
             fill(project, star.TABLES, rows.tables())
             for view in VIEWS:
                 project.create_view(view, star.VIEWS[view], refresh="manual", mode=mode)
+            log.info("%s: %s views created", mode, len(VIEWS))
         for _ in range(load.warm):
             _case(projects, rows.change(max(1, load.base // 1_000)))
         cases = [case for share in load.shares for case in _cases(projects, rows, share, load)]
@@ -96,7 +97,7 @@ def _case(projects: Mapping[str, Project], signed: pa.Table) -> dict[str, dict[s
 
 
 def _chosen(project: Project, view: str) -> str:
-    records = (record.get("views", {}).get(view) for record in reversed(project.epochs(10)))
+    records = (record.get("views", {}).get(view) for record in reversed(project.epochs(RECORDS)))
     return next((done["strategy"] for done in records if done), "skipped")
 
 

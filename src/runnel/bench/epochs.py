@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("runnel")
 WARM = 40
+RECORDS = 100  # upkeep may have left many behind the one that is looked for
 
 
 @dataclass(frozen=True)
@@ -41,7 +42,7 @@ def take(project: Project, signed: Mapping[str, pa.Table]) -> Epoch:
         for table, rows in signed.items():
             tx.apply(table, rows, trusted=True)
     took = (time.perf_counter() - begun) * 1000
-    record: Mapping[str, Any] = next((r for r in reversed(project.epochs(5)) if r["epoch"] == tx.epoch), {})
+    record: Mapping[str, Any] = next((r for r in reversed(project.epochs(RECORDS)) if r["epoch"] == tx.epoch), {})
     return Epoch(took, record)
 
 

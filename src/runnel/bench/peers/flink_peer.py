@@ -29,6 +29,7 @@ def environment(task: dict[str, Any]) -> Any:
     settings.set_string("table.exec.mini-batch.allow-latency", "1 s")
     settings.set_string("table.exec.mini-batch.size", str(task["batch"]))
     settings.set_string("table.optimizer.agg-phase-strategy", "TWO_PHASE")
+    settings.set_string("pipeline.object-reuse", "true")
     settings.set_string("parallelism.default", str(os.cpu_count()))
     settings.set_string("taskmanager.memory.managed.size", "256 mb")
     settings.set_string("taskmanager.numberOfTaskSlots", str(os.cpu_count()))

@@ -56,10 +56,11 @@ def run(peer: str, task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "task.json").write_text(json.dumps(task))
     java = find_java()
+    own = {"PYTHONPATH": "", "PATHWAY_THREADS": str(os.cpu_count()), **({"JAVA_HOME": java} if java else {})}
     script = Path(__file__).with_name(f"{peer}_peer.py")
     done = subprocess.run(
         [home(peer) / "bin" / "python", script, folder / "task.json"],
-        env={**os.environ, **({"JAVA_HOME": str(java)} if java else {}), "PYTHONPATH": ""},
+        env={**os.environ, **own},
         capture_output=True,
         text=True,
         check=False,
