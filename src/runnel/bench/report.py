@@ -48,12 +48,15 @@ def show(sheet: Sheet) -> None:
 
 def markdown(sheet: Sheet) -> str:
     """Give a sheet as Markdown."""
-    lines = [f"**{line}**" if at == 0 else line for at, line in enumerate(sheet.headline)]
+    said = [_sentence(line) for line in sheet.headline]
     head = [f"| {' | '.join(sheet.columns)} |", "|---" + "|---:" * (len(sheet.columns) - 1) + "|"]
     rows = [f"| {' | '.join(row)} |" for row in sheet.rows]
-    return "\n".join(
-        [f"{sheet.title}.", "", *"\n\n".join(lines).split("\n"), "", *head, *rows, "", " ".join(sheet.notes), ""]
-    )
+    table = "\n".join([*head, *rows])
+    return "\n\n".join([f"{sheet.title}.", f"**{said[0]}**", *said[1:], table, " ".join(sheet.notes)]) + "\n"
+
+
+def _sentence(text: str) -> str:
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def keep(figures: Mapping[str, Any], path: Path) -> None:
