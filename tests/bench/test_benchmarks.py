@@ -131,7 +131,7 @@ def test_a_figure_that_grows_is_called_growing() -> None:
 
 
 def test_latency_counts_every_change_that_was_written(workplace: Workplace) -> None:
-    load = latency.Load(base=1_000, rate=100, seconds=0.5, warm=0.2)
+    load = latency.Load(base=1_000, rate=100, seconds=0.5, warm=1)
     figures = checked(latency.measure(workplace, load), latency.sheet)
     assert figures["changes"] == 50
     assert 0 < figures["p50"] <= figures["p95"] <= figures["p99"] <= figures["longest"]

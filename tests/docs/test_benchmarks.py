@@ -26,7 +26,7 @@ def measured() -> dict[str, Mapping[str, Any]]:
             dashboard.measure(place, load),
             growth.measure(place, [1_000, 2_000], load),
             sustained.measure(place, sustained.Load(1_000, 0, 0.2, 50)),
-            latency.measure(place, latency.Load(1_000, 50, 0.2, 0.0)),
+            latency.measure(place, latency.Load(1_000, 50, 0.2, 0)),
         ]
     published = {"engine": "spark", "command": "runnel bench"}
     return {one["benchmark"]: json.loads(json.dumps({**one, **published})) for one in found}

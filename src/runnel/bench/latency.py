@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from runnel.bench import star
 from runnel.bench.dashboard import VIEWS
-from runnel.bench.epochs import verify_all
+from runnel.bench.epochs import WARM, verify_all
 from runnel.bench.machine import facts
 from runnel.bench.report import Sheet, about, ms
 from runnel.bench.workplace import bulk_load
@@ -45,12 +45,12 @@ log = logging.getLogger("runnel")
 
 @dataclass(frozen=True)
 class Load:
-    """How much: events to begin with, changes per second, for how many seconds; before that, seconds to warm up."""
+    """How much: events to begin with, changes per second, for how many seconds; before that, epochs to warm up."""
 
     base: int
     rate: int
     seconds: float
-    warm: float = 30.0
+    warm: int = WARM
 
 
 class Writer:
@@ -147,9 +147,12 @@ def _follow(project: Project, writer: Writer, load: Load) -> dict[str, Any]:
     runner = threading.Thread(target=run, name="runnel-bench-runner")
     runner.start()
     try:
-        warm = writer.write_for(load.warm, ended)
+        warm: list[str] = []
+        while visible.epochs < load.warm and not ended.is_set():
+            warm += writer.write_for(1.0, ended)
         arrived = not warm or visible.wait(warm[-1], PATIENCE)
         before = visible.epochs
+        log.info("warm after %s epochs", before)
         names = writer.write_for(load.seconds, ended)
         arrived = arrived and not ended.is_set() and visible.wait(names[-1], PATIENCE)
         epochs = visible.epochs - before

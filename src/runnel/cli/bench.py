@@ -136,7 +136,7 @@ def latency(
     base: Base = 10_000_000,
     rate: Annotated[int, typer.Option(help="Changes per second.", min=1)] = 1_000,
     seconds: Annotated[float, typer.Option(help="For how long.", min=0)] = 60.0,
-    warm: Annotated[float, typer.Option(help="Seconds before those, to warm up.", min=0)] = 30.0,
+    warm: Warm = 40,
     report: Report = None,
 ) -> None:
     """Write change files at a steady rate and time how long until the views show them."""
@@ -167,6 +167,7 @@ def peers(
     base: Base = 1_000_000,
     batches: Annotated[str, typer.Option(help="Changes per batch, with commas.")] = "10000,1000000",
     count: Annotated[int, typer.Option(help="Timed batches of each size; 0: half a million changes.", min=0)] = 0,
+    rounds: Annotated[int, typer.Option(help="How often a peer's runs are repeated.", min=1)] = 2,
     report: Report = None,
     *,
     install: Annotated[
@@ -179,7 +180,7 @@ def peers(
 
     for peer in homes.PACKAGES if install else ():
         homes.install(peer)
-    load = Load(base, tuple(_whole("--batches", batch) for batch in batches.split(",")), count)
+    load = Load(base, tuple(_whole("--batches", batch) for batch in batches.split(",")), count, rounds)
     _run(lambda place: measure.measure(place, load), measure.sheet, report)
 
 
