@@ -108,7 +108,7 @@ def _keys(signed: pa.Table, key: str, weight: int) -> set[int]:
 
 
 def test_a_sustained_load_is_sampled_after_every_epoch(workplace: Workplace) -> None:
-    load = sustained.Load(base=2_000, rate=0, seconds=0.5, batch=100)
+    load = sustained.Load(base=2_000, rate=0, seconds=0.5, batch=100, warm=1)
     figures = checked(sustained.measure(workplace, load), sustained.sheet)
     assert [s["changes"] for s in figures["samples"]] == [100 * n for n in range(1, len(figures["samples"]) + 1)]
     assert all(sample["files"] > 0 and sample["memory"] > 0 for sample in figures["samples"])
@@ -116,7 +116,7 @@ def test_a_sustained_load_is_sampled_after_every_epoch(workplace: Workplace) -> 
 
 
 def test_a_rate_is_kept_and_what_waits_is_the_lag(workplace: Workplace) -> None:
-    load = sustained.Load(base=1_000, rate=400, seconds=1.0, batch=100)
+    load = sustained.Load(base=1_000, rate=400, seconds=1.0, batch=100, warm=0)
     figures = checked(sustained.measure(workplace, load), sustained.sheet)
     assert figures["samples"][-1]["changes"] == 400
     assert figures["samples"][-1]["lag"] == 0

@@ -25,7 +25,7 @@ def measured() -> dict[str, Mapping[str, Any]]:
         found = [
             dashboard.measure(place, load),
             growth.measure(place, [1_000, 2_000], load),
-            sustained.measure(place, sustained.Load(1_000, 0, 0.2, 50)),
+            sustained.measure(place, sustained.Load(1_000, 0, 0.2, 50, warm=0)),
             latency.measure(place, latency.Load(1_000, 50, 0.2, 0)),
         ]
     published = {"engine": "spark", "command": "runnel bench"}

@@ -33,12 +33,16 @@ log = logging.getLogger("runnel")
 
 @dataclass(frozen=True)
 class Load:
-    """How much: events to begin with, changes per second (0: as fast as taken), for how long, changes per batch."""
+    """How much: events to begin with, changes per second (0: as fast as taken), for how long, changes per batch.
+
+    Some batches before the clock starts are for warming up.
+    """
 
     base: int
     rate: int
     seconds: float
     batch: int
+    warm: int = 3
 
 
 class Producer:
@@ -87,6 +91,8 @@ def measure(workplace: Workplace, load: Load) -> dict[str, Any]:
     rows = star.Star(load.base)
     with workplace.project() as project:
         setup = set_up(project, rows)
+        for number in range(load.warm):
+            log.info("batch %s (warm-up): %.0f ms", number + 1, take(project, {star.FACTS: rows.change(load.batch)}).ms)
         producer = Producer(rows, load)
         written, raw = bytes_written(), 0
         producer.start()

@@ -121,13 +121,14 @@ def sustained(
     rate: Annotated[str, typer.Option(help="Changes per second, or max.")] = "max",
     seconds: Annotated[float, typer.Option(help="For how long.", min=0)] = 300.0,
     batch: Annotated[int, typer.Option(help="Changes per batch.", min=1)] = 1_000_000,
+    warm: Annotated[int, typer.Option(help="Batches before the clock starts, to warm up.", metavar="W", min=0)] = 3,
     report: Report = None,
 ) -> None:
     """Take batches for minutes: changes per second, lag, files and memory over time."""
     from runnel.bench import sustained
     from runnel.bench.sustained import Load
 
-    load = Load(base, 0 if rate == "max" else _whole("--rate", rate), seconds, batch)
+    load = Load(base, 0 if rate == "max" else _whole("--rate", rate), seconds, batch, warm)
     _run(lambda place: sustained.measure(place, load), sustained.sheet, report)
 
 
