@@ -9,7 +9,7 @@ SECONDS ?= 20
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random soak lint format bench docs clean
+.PHONY: help demo test test-fast test-random soak lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -46,6 +46,29 @@ format: $(STAMP) ## format the code and mend what ruff can mend
 
 bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000")
 	@$(BIN)/runnel bench dashboard $(ARGS)
+
+# The published benchmarks by name; `make bench-run-growth` runs one of them.
+BENCH_dashboard-1m := dashboard --base 1000000
+BENCH_dashboard-10m := dashboard --base 10000000
+BENCH_dashboard-10m-100k := dashboard --base 10000000 --changes 100000
+BENCH_dashboard-10m-dimension := dashboard --base 10000000 --dimension 10
+BENCH_growth := growth --bases 1000000,10000000,100000000 --changes 1000
+BENCH_tpch := tpch --scale 1 --each
+BENCH_minmax := minmax
+BENCH_sustained := sustained --base 10000000 --rate max --seconds 300 --batch 1000000
+BENCH_latency := latency --base 10000000 --rate 1000 --seconds 60
+BENCH_choice := choice
+BENCH_peers := peers --install
+PUBLISHED := $(patsubst BENCH_%,%,$(filter BENCH_%,$(.VARIABLES)))
+
+bench-all: $(addprefix bench-run-,$(sort $(PUBLISHED))) ## all published benchmarks, figures kept in docs/benchmarks (hours; -k goes on after a failure)
+	@$(MAKE) --no-print-directory bench-docs
+
+bench-run-%: $(STAMP)
+	@$(BIN)/runnel bench $(BENCH_$*) --json docs/benchmarks/$*.json
+
+bench-docs: $(STAMP) ## make the tables and charts of docs/benchmarks.md from the kept figures
+	@$(BIN)/python -m scripts.benchmark_pages
 
 docs: $(STAMP) ## write the reference of SQL and of error codes, and run the examples of the documentation
 	@$(BIN)/python scripts/error_reference.py

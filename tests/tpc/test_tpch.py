@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.bench.tpch_data import queries
 from tests.tpc import tpch
 from tests.tpc.changing import merged
 from tests.tpc.keeping import keep
@@ -19,7 +20,7 @@ VIEWS = tpch.views()
 
 
 def test_there_are_22_queries() -> None:
-    assert list(tpch.queries()) == [f"Q{number}" for number in range(1, 23)]
+    assert list(queries()) == [f"Q{number}" for number in range(1, 23)]
 
 
 @pytest.mark.slow

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 import random
 import re
-import subprocess
-import sysconfig
 from datetime import date, timedelta
 from decimal import Decimal
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from runnel.bench.tpch_data import KEYS, generate, queries, without_order
 from tests.tpc.changing import ChangingTable, dataset
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from pathlib import Path
 
     from tests.tpc.changing import Dataset, Values
 
-KEYS = {
-    "region": ("r_regionkey",),
-    "nation": ("n_nationkey",),
-    "customer": ("c_custkey",),
-    "supplier": ("s_suppkey",),
-    "part": ("p_partkey",),
-    "partsupp": ("ps_partkey", "ps_suppkey"),
-    "orders": ("o_orderkey",),
-    "lineitem": ("l_orderkey", "l_linenumber"),
-}
 ORDERED = ("Q2", "Q3", "Q10", "Q18", "Q21")
 """Queries that are also kept with their ORDER BY and LIMIT."""
 
@@ -61,13 +50,6 @@ COMMENTS = ("special packages; requests sleep", "carefully final pinto beans", "
 COMPLAINTS = ("the Customer had Complaints", "quick deposits haggle")
 
 
-def queries() -> dict[str, str]:
-    """Give the queries by name, with ORDER BY and LIMIT."""
-    text = Path(__file__).with_name("tpch.sql").read_text()
-    parts = re.split(r"^-- (Q\d+)\n", text, flags=re.MULTILINE)[1:]
-    return {name: sql.strip().rstrip(";") for name, sql in zip(parts[::2], parts[1::2], strict=True)}
-
-
 def views() -> dict[str, str]:
     """Give every view to keep: each query without its order, some with it, and with a limit that is felt at this scale."""
     texts = queries()
@@ -76,19 +58,12 @@ def views() -> dict[str, str]:
     return found | {f"{name} top 3": re.sub(r"LIMIT \d+$", "LIMIT 3", texts[name]) for name in ORDERED}
 
 
-def without_order(sql: str) -> str:
-    """Cut off the ORDER BY and LIMIT of the whole query."""
-    return re.split(r"^ORDER BY", sql, flags=re.MULTILINE)[0].rstrip()
-
-
 def make(folder: Path, *, batches: int, seed: int = 1, scale: float = 0.01, orders: int = 5000) -> Dataset:
     """Generate the tables into a folder and the batches from a seed; only so many orders stay.
 
     Below the scale 0.01 there are so few suppliers that the key of `partsupp` repeats.
     """
-    generator = Path(sysconfig.get_path("scripts")) / "tpchgen-cli"
-    subprocess.run([generator, "parquet", "-s", str(scale), "--output-dir", folder], check=True, capture_output=True)
-    data = {name: pq.read_table(folder / f"{name}.parquet") for name in KEYS}
+    data = {name: pq.read_table(file) for name, file in generate(folder, scale).items()}
     data["orders"] = data["orders"].slice(0, orders)
     last = data["orders"].column("o_orderkey")[-1]
     kept = pc.sum(pc.less_equal(data["lineitem"].column("l_orderkey"), last)).as_py()

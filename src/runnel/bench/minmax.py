@@ -8,49 +8,29 @@ from __future__ import annotations
 
 import logging
 import statistics
-import time
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-from rich.console import Console
-from rich.table import Table
 
-from runnel.bench.machine import machine, peak_memory
-from runnel.bench.measure import bulk_load
-from runnel.project import memory
+from runnel.bench.epochs import take, timed, verify_all
+from runnel.bench.machine import facts
+from runnel.bench.report import Sheet, about, ms, times
+from runnel.bench.star import weighted
+from runnel.bench.workplace import load
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from runnel.project import Project
+    from runnel.bench.workplace import Workplace
 
 GROUP = 1_000_000
 WARM = 12
 STREAK = 60
+TABLES = {"readings": "id BIGINT, sensor INT, value BIGINT, PRIMARY KEY (id)"}
 VIEW = "extremes"
 SQL = "SELECT sensor, min(value) AS low, max(value) AS high FROM readings GROUP BY sensor"
 log = logging.getLogger("runnel")
-
-
-@dataclass
-class Extremes:
-    """What was measured, in milliseconds: epochs of each kind, and a streak of deletes that empties what is kept to spare."""
-
-    base: int
-    inserts: list[float] = field(default_factory=list)
-    deletes: list[float] = field(default_factory=list)
-    streak: list[float] = field(default_factory=list)
-    recompute: float = 0.0
-    verified: bool = False
-    machine: dict[str, Any] = field(default_factory=dict)
-    peak_memory: dict[str, int] = field(default_factory=dict)
-
-    @property
-    def ratio(self) -> float:
-        """How many times an insert a delete of the extremum costs."""
-        return statistics.median(self.deletes) / statistics.median(self.inserts)
 
 
 class Readings:
@@ -88,58 +68,58 @@ def _rows(ids: np.ndarray, sensors: np.ndarray, values: np.ndarray) -> pa.Table:
     return pa.table({"id": ids, "sensor": sensors, "value": values})
 
 
-def _signed(id_: int, value: int, weight: int) -> pa.Table:
+def _signed(id_: int, value: int, weight: int) -> dict[str, pa.Table]:
     rows = _rows(np.array([id_]), np.array([0], dtype=np.int32), np.array([value]))
-    return rows.append_column("_weight", pa.array([weight], pa.int64()))
+    return {"readings": weighted(rows, weight)}
 
 
-def measure(base: int, epochs: int) -> Extremes:
+def measure(workplace: Workplace, base: int, epochs: int, warm: int = WARM) -> dict[str, Any]:
     """Run the whole benchmark in a throw-away project."""
-    found = Extremes(base)
     readings = Readings(base)
-    with memory() as project:
-        project.create_table("readings", "id BIGINT, sensor INT, value BIGINT, PRIMARY KEY (id)")
-        log.info("loading %s rows", base)
-        bulk_load(project, "readings", readings.chunks())
+    inserts: list[float] = []
+    deletes: list[float] = []
+    with workplace.project() as project:
+        load(project, TABLES, {"readings": readings.chunks()})
         project.create_view(VIEW, SQL, mode="incremental")
-        for number in range(WARM + epochs):
-            insert, delete = _epoch(project, readings.insert()), _epoch(project, readings.delete_largest())
-            log.info("epoch pair %s: insert %.0f ms, delete %.0f ms", number, insert, delete)
-            if number >= WARM:
-                found.inserts.append(insert)
-                found.deletes.append(delete)
-        found.streak = [_epoch(project, readings.delete_largest()) for _ in range(STREAK)]
-        begun = time.perf_counter()
-        report = project.verify(VIEW)
-        found.recompute = (time.perf_counter() - begun) * 1000
-        found.verified = report.ok
-        found.machine, found.peak_memory = machine(project.runtime.engine), peak_memory()
-    return found
+        for number in range(warm + epochs):
+            inserts.append(take(project, readings.insert()).ms)
+            deletes.append(take(project, readings.delete_largest()).ms)
+            log.info("epoch pair %s: insert %.0f ms, delete %.0f ms", number, inserts[-1], deletes[-1])
+        streak = [take(project, readings.delete_largest()).ms for _ in range(STREAK)]
+        checked: dict[str, Any] = {}
+        took = timed(lambda: checked.update(verify_all(project, [VIEW])))
+    typical, other = statistics.median(inserts[warm:]), statistics.median(deletes[warm:])
+    return {
+        "benchmark": "minmax",
+        "load": {"base": base, "group": min(GROUP, base), "epochs": epochs, "warm": warm},
+        "inserts": inserts[warm:],
+        "deletes": deletes[warm:],
+        "streak": streak,
+        "verify": took,
+        "ratio": other / typical,
+        "verified": checked[VIEW]["verified"],
+        **facts(workplace),
+    }
 
 
-def _epoch(project: Project, signed: pa.Table) -> float:
-    begun = time.perf_counter()
-    with project.transaction() as tx:
-        tx.apply("readings", signed, trusted=True)
-    return (time.perf_counter() - begun) * 1000
-
-
-def show(found: Extremes) -> None:
-    """Print the table."""
-    console = Console(highlight=False, markup=False)
-    table = Table(title=f"minmax: {found.base:,} rows, groups of {min(GROUP, found.base):,}", title_justify="left")
-    for name in ("epoch", "median ms", "slowest ms", "times an insert"):
-        table.add_column(name, justify="left" if name == "epoch" else "right")
-    typical = statistics.median(found.inserts)
-    for name, times in (
-        ("insert into a group", found.inserts),
-        ("delete of its extremum", found.deletes),
-        (f"{len(found.streak)} such deletes in a row", found.streak),
-    ):
-        middle = statistics.median(times)
-        table.add_row(name, f"{middle:.0f}", f"{max(times):.0f}", f"{middle / typical:.2f}")
-    table.add_row("verify: recompute and compare", f"{found.recompute:.0f}", "", f"{found.recompute / typical:.2f}")
-    console.print(table)
-    console.print(
-        f"verified: {'yes' if found.verified else 'NO'}; Spark {found.machine['pyspark']}, {found.machine['cores']} cores"
+def sheet(figures: Mapping[str, Any]) -> Sheet:
+    """Show deletes of an extremum beside inserts."""
+    typical = statistics.median(figures["inserts"])
+    kinds = {
+        "insert into a group": figures["inserts"],
+        "delete of its extremum": figures["deletes"],
+        f"{len(figures['streak'])} such deletes in a row": figures["streak"],
+        "verify: recompute and compare": [figures["verify"]],
+    }
+    rows = tuple(
+        (name, ms(statistics.median(found)), ms(max(found)), times(statistics.median(found), typical))
+        for name, found in kinds.items()
+    )
+    size = figures["load"]
+    return Sheet(
+        f"minmax: {size['base']:,} rows, groups of {size['group']:,}",
+        (f"deleting the extremum costs {figures['ratio']:.2f} times an insert",),
+        ("epoch", "median ms", "slowest ms", "times an insert"),
+        rows,
+        (about(figures),),
     )

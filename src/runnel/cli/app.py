@@ -1,4 +1,4 @@
-"""The commands by name; each one's work stands in `answers`, `work` or `begin`."""
+"""The commands by name; each one's work stands in `answers`, `work`, `begin` or `bench`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli import answers, begin, work
+from runnel.cli import answers, begin, bench, work
 from runnel.cli.context import Context
 from runnel.cli.invocation import RunnelGroup
 from runnel.cli.terminal import set_up_logging
@@ -27,7 +27,6 @@ COMMANDS = (
     work.verify,
     work.refresh,
     work.compact,
-    begin.bench,
 )
 
 app = typer.Typer(
@@ -42,6 +41,7 @@ app = typer.Typer(
 )
 for command in COMMANDS:
     app.command(command.__name__, epilog=EVERYWHERE)(command)
+app.add_typer(bench.app, name="bench")
 
 
 def _version(*, asked: bool) -> None:

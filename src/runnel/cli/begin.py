@@ -1,4 +1,4 @@
-"""Commands to begin with: demo, init, check, bench."""
+"""Commands to begin with: demo, init, check."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from runnel.cli.check import check_project
 from runnel.cli.invocation import tell
-from runnel.cli.opening import ENGINE, chosen_engine
+from runnel.cli.opening import chosen_engine
 from runnel.cli.skeleton import write_project
 from runnel.cli.terminal import log, progress
 from runnel.errors import NOT_FINE, UsageError
@@ -51,23 +51,3 @@ def check(ctx: typer.Context) -> None:
         typer.echo(f"{count} problem{'' if count == 1 else 's'}", err=True)
         raise typer.Exit(NOT_FINE)
     typer.echo("no problems")
-
-
-def bench(
-    name: Annotated[str, typer.Argument(help="Which benchmark: dashboard, minmax.")],
-    base: Annotated[int, typer.Option(help="Rows of events to begin with.", metavar="N", min=1)] = 1_000_000,
-    changes: Annotated[int, typer.Option(help="Changes per epoch.", metavar="D", min=1)] = 1_000,
-    epochs: Annotated[int, typer.Option(help="Measured epochs.", metavar="E", min=1)] = 10,
-    report: Annotated[Path | None, typer.Option("--json", help="Write the figures here.", metavar="FILE")] = None,
-) -> None:
-    """Run a published benchmark: warm epochs beside the full recompute of the same views."""
-    from runnel.bench import BENCHMARKS, Load, run_benchmark
-
-    if name not in BENCHMARKS:
-        raise UsageError(
-            "RUNNEL-BENCH-UNKNOWN", f"there is no benchmark {name!r}", hint=f"there is {', '.join(BENCHMARKS)}"
-        )
-    if chosen_engine() is not None:
-        raise UsageError("RUNNEL-ENGINE-UNKNOWN", "the benchmarks run on Spark", hint=f"unset {ENGINE}")
-    if not run_benchmark(name, Load(base, changes, epochs), report):
-        raise typer.Exit(NOT_FINE)
