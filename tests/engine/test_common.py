@@ -56,6 +56,9 @@ SAME = [
     "SELECT s FROM t WHERE s LIKE '%e%' OR s NOT LIKE 'z%'",
     "SELECT substring(s, 2, 3) AS a, substring(s, 1, 0) AS b FROM t",
     "SELECT year(d) AS y, extract(year FROM d) AS z, d >= DATE '2000-01-01' AS a, d BETWEEN DATE '1990-01-01' AND DATE '2010-01-01' AS b FROM t",
+    "SELECT k FROM t WHERE d < DATE '1999-01-31' + INTERVAL '1' MONTH OR d >= DATE '2024-03-31' - INTERVAL '1' MONTH",
+    "SELECT k FROM t WHERE d < DATE '2000-01-03' - INTERVAL '2' DAY OR d = DATE '2020-02-29' + INTERVAL '4' YEAR",
+    "SELECT CASE WHEN k > 9 THEN raise_error('more than nine') ELSE k END AS a FROM t",
     "SELECT m > m AS a, max(m) AS x FROM t GROUP BY m > m",
     "SELECT CASE WHEN b THEN 1 WHEN NOT b THEN 2 END AS a, CASE WHEN p > 0 THEN p ELSE q END AS c FROM t",
     "SELECT coalesce(i, 0) AS a, coalesce(p, q, 0) AS c, i IS NULL AS e, b AND p > 1 AS g, b OR p > 1 AS h FROM t",
@@ -108,6 +111,8 @@ NOT_SAME = [
     "SELECT k, count(*) AS n FROM t GROUP BY ROLLUP (k)",
     "SELECT rand() AS a FROM t",
     "SELECT 1e3 AS a FROM t",
+    "SELECT d + INTERVAL '1' MONTH AS a FROM t",
+    "SELECT m + INTERVAL '1' HOUR AS a FROM t",
 ]
 
 

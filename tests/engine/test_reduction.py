@@ -30,6 +30,7 @@ REDUCIBLE: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "SELECT b.v, d._weight FROM d JOIN b ON d.k = b.k": [("b", ("k",))],
     "SELECT b.v FROM d JOIN b ON d.k = b.k AND b.j <=> d.j": [("b", ("k", "j"))],
     "SELECT b.v, c.v FROM d JOIN b ON d.k = b.k JOIN c ON b.j = c.j": [("b", ("k",)), ("c", ("j",))],
+    "SELECT b.v FROM d JOIN b ON (d.k = b.k AND b.v = 1) OR (b.v = 2 AND b.k = d.k)": [("b", ("k",))],
     "SELECT b.v FROM d CROSS JOIN b WHERE b.k = d.j": [("b", ("k",))],
     "SELECT d.k, b.v FROM d LEFT JOIN b ON d.k <=> b.k": [("b", ("k",))],
     "SELECT d.k FROM d LEFT ANTI JOIN b ON d.k = b.k": [("b", ("k",))],

@@ -309,12 +309,26 @@ def _case(row: _Row, node: exp.Expr) -> Type:
 
 
 def _added(row: _Row, node: exp.Expr) -> Type:
+    if isinstance(node.expression, exp.Interval):
+        return _moved(row, node)
     one, other = row.type(node.this), row.type(node.expression)
     if one.name in DIGITS and other.name in DIGITS:
         return _unified(one, other)
     a, b = _operand(node.this, one), _operand(node.expression, other)
     scale = max(a.scale, b.scale)
     return _computed(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+
+
+def _moved(row: _Row, node: exp.Expr) -> Type:
+    """Type a day of the text moved by days, months or years of the text."""
+    interval = node.expression
+    unit = str(interval.args.get("unit") or "").upper()
+    length = interval.this
+    if unit not in ("DAY", "MONTH", "YEAR") or not isinstance(length, exp.Literal) or not str(length.this).isdigit():
+        raise _Uncommon
+    if not isinstance(node.this.unnest(), (exp.Cast, exp.TryCast)):
+        raise _Uncommon
+    return _must(row.type(node.this), DATE)
 
 
 def _multiplied(row: _Row, node: exp.Expr) -> Type:
@@ -439,6 +453,8 @@ def _called(row: _Row, node: exp.Expr) -> Type:
     name = str(node.this).lower()
     if name == "coalesce":
         return row.unified(node.expressions)
+    if name == "raise_error" and len(node.expressions) == 1 and isinstance(node.expressions[0], exp.Literal):
+        return NULL  # where it is reached here, Spark is asked
     if name == "year" and len(node.expressions) == 1:
         _must(row.type(node.expressions[0]), DATE)
         return INT

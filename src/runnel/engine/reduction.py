@@ -324,7 +324,15 @@ def _equalities(condition: exp.Expr | None) -> Iterator[tuple[exp.Column, exp.Co
     if isinstance(condition, exp.And):
         yield from _equalities(condition.this)
         yield from _equalities(condition.expression)
+    elif isinstance(condition, exp.Or):
+        # What holds whichever side is true.
+        others = {_pair(*pair) for pair in _equalities(condition.expression)}
+        yield from (pair for pair in _equalities(condition.this) if _pair(*pair) in others)
     elif isinstance(condition, (exp.EQ, exp.NullSafeEQ)):
         one, other = condition.this.unnest(), condition.expression.unnest()
         if isinstance(one, exp.Column) and isinstance(other, exp.Column):
             yield one, other
+
+
+def _pair(one: exp.Column, other: exp.Column) -> frozenset[tuple[str, str]]:
+    return frozenset((column.table.lower(), column.name.lower()) for column in (one, other))
