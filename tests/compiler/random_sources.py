@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.compiler.random_sql import LITERALS, Named, pairs, qualified
+from tests.compiler.random_sql import LITERALS, Named, by_foreign_key, pairs, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,6 +71,10 @@ def _matched(m: Maker, left: list[Named], right: list[Named], *, theta: float = 
     found = pairs(left, right)
     if not found:
         return m.predicate(left)
+    keys = by_foreign_key(left, right)
+    if keys and m.chance(0.65):
+        text = " AND ".join(f"{a.sql} {m.rng.choice(('=', '=', '<=>'))} {b.sql}" for a, b in m.rng.choice(keys))
+        return text if m.chance(0.75) else f"{text} AND {m.predicate(m.rng.choice((left, right, [*left, *right])))}"
     a, b = m.rng.choice(found)
     if m.chance(theta):
         return f"{a.sql} {m.rng.choice(('<', '>=', '<>'))} {b.sql}"
@@ -226,7 +230,10 @@ def inner_rows(m: Maker, columns: list[Named], *, correlated: float = 0.6) -> tu
     item, inner, _ = _item(m, _never, 0)
     where = []
     common = pairs(columns, inner)
-    if common and m.chance(correlated):
+    keys = by_foreign_key(columns, inner)
+    if keys and correlated and m.chance(0.6):
+        where += [f"{b.sql} = {a.sql}" for a, b in m.rng.choice(keys)]
+    elif common and m.chance(correlated):
         a, b = m.rng.choice(common)
         where.append(f"{b.sql} {m.rng.choice(('=', '=', '=', '=', '<=>', '<', '<>'))} {a.sql}")
     if m.chance(0.4):
@@ -251,6 +258,9 @@ def _in(m: Maker, columns: list[Named]) -> str:
     if not common:
         return _exists(m, columns)
     a, b = m.rng.choice(common)
+    keys = [pair for pair in by_foreign_key(columns, inner) if len(pair) == 1]
+    if keys and m.chance(0.6):
+        a, b = m.rng.choice(keys)[0]
     word = m.rng.choice(("IN", "NOT IN"))
     if two:
         c, d = m.rng.choice(common)
