@@ -54,10 +54,10 @@ def alter_table(
 
 def _check_foreign_keys(head: Snapshot, shape: Reshaped) -> None:
     """See that all foreign keys to and from the table still compare like with like, and that none has to be checked."""
-    if shape.unchecked:
+    for new in shape.unchecked:
         raise Terminal(
             "RUNNEL-ALTER-FOREIGN-KEY",
-            f"{shape.before.name}: the foreign key {shape.unchecked[0]} cannot be added to rows that were never checked",
+            f"{shape.before.name}: ({', '.join(new.columns)}) cannot begin to reference {new.table}, because its rows were never checked",
             hint="make a new table and copy the rows, or say RELY if it always held",
         )
     relations = {**head.relations, shape.relation.name: shape.relation}

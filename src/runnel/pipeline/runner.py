@@ -11,27 +11,21 @@ import socket
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runnel.config import parse_duration
-from runnel.errors import Conflict, Terminal, Transient
-from runnel.model.foreign_keys import with_references
-from runnel.model.relation import Kind
-from runnel.pipeline.alter import alter_table
-from runnel.pipeline.definitions import create_table
+from runnel.errors import Conflict, Transient
 from runnel.pipeline.epoch import run_epoch
-from runnel.pipeline.reshape import unchanged
+from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.step import with_stages
 from runnel.pipeline.upkeep import after_epoch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Mapping
 
     from runnel.connectors.base import Source
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
-    from runnel.model.foreign_keys import Reference
-    from runnel.model.relation import Relation
     from runnel.pipeline.epoch import Captured
     from runnel.pipeline.runtime import Runtime
     from runnel.pipeline.step import Taken
@@ -175,36 +169,3 @@ def _is_dead(owner: str) -> bool:
     except PermissionError:
         return False
     return False
-
-
-def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> None:
-    """Create the table of every source that is not there yet; refuse one whose shape changed underneath.
-
-    Foreign keys come after all tables: a table may refer to one that is described behind it, or that is not there yet.
-    """
-    known = runtime.lake.snapshot().relations
-    told = [(f"{name}.{table.name}", table) for name, source in sources.items() for table in source.tables()]
-    for name, table in told:
-        if table.columns == getattr(known.get(name), "columns", None):
-            continue
-        try:
-            create_table(runtime, name, table.columns, table.key)
-        except Terminal as error:
-            error.hint = error.hint or "its columns changed in the source"
-            raise
-    for name, table in told:
-        declare(runtime, name, table.references, sources.keys())
-
-
-def declare(runtime: Runtime, name: str, references: Iterable[Reference], sources: Collection[str]) -> None:
-    """Give a source's table the foreign keys its settings name, as far as the tables they reference are there."""
-
-    def declared(table: Relation, head: Snapshot) -> Relation:
-        there = {r.name.lower() for r in head.relations.values() if r.kind is Kind.TABLE}
-        source = name.partition(".")[0]
-        known = [r for r in references if {f"{source}.{r.table}".lower(), r.table.lower()} & there]
-        return with_references(table, known, head.relations, sources)
-
-    head = runtime.lake.snapshot()
-    if declared(head.relations[name], head) != head.relations[name]:
-        alter_table(runtime, name, unchanged, declared)

@@ -26,8 +26,9 @@ from runnel.model.foreign_keys import Reference
 from runnel.pipeline import definitions, upkeep
 from runnel.pipeline.alter import alter_table
 from runnel.pipeline.reshape import altered
-from runnel.pipeline.runner import Runner, check_source_tables
+from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
+from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.transaction import Transaction
 from runnel.project.explain import Explanation, explain
 from runnel.project.functions import register
