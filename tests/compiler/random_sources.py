@@ -50,8 +50,13 @@ def source(m: Maker, write: Write, depth: int, *, most: int = 3) -> Source:
     return found
 
 
-def _item(m: Maker, write: Write, depth: int) -> tuple[str, list[Named], str]:
+def _item(m: Maker, write: Write, depth: int, beside: list[Named] | None = None) -> tuple[str, list[Named], str]:
+    """Write a table or a subquery; often one that a foreign key ties to what stands beside it, if there is one."""
     alias = m.name("a")
+    tied = [(n, c) for n, c in m.tables if beside and by_foreign_key(beside, qualified(alias, c))]
+    if tied and m.chance(0.6):
+        name, known = m.rng.choice(tied)
+        return f"{name} {alias}", qualified(alias, known), name
     if depth and m.budget > 0 and m.chance(0.55):
         m.budget -= 1
         inner = write(m, depth - 1)
@@ -88,7 +93,7 @@ def _matched(m: Maker, left: list[Named], right: list[Named], *, theta: float = 
 
 
 def _inner(m: Maker, write: Write, found: Source, depth: int) -> None:
-    item, more, _ = _item(m, write, depth)
+    item, more, _ = _item(m, write, depth, found.columns)
     both = [*found.columns, *more]
     common = pairs(found.columns, more)
     if not common or m.chance(0.1):
@@ -104,7 +109,7 @@ def _inner(m: Maker, write: Write, found: Source, depth: int) -> None:
 
 def _outer(side: str) -> Callable[[Maker, Write, Source, int], None]:
     def join(m: Maker, write: Write, found: Source, depth: int) -> None:
-        item, more, _ = _item(m, write, depth)
+        item, more, _ = _item(m, write, depth, found.columns)
         found.sql += f" {side} JOIN {item} ON {_matched(m, found.columns, more)}"
         found.columns = [*found.columns, *more]
 
@@ -113,7 +118,7 @@ def _outer(side: str) -> Callable[[Maker, Write, Source, int], None]:
 
 def _half(word: str) -> Callable[[Maker, Write, Source, int], None]:
     def join(m: Maker, write: Write, found: Source, depth: int) -> None:
-        item, more, _ = _item(m, write, depth)
+        item, more, _ = _item(m, write, depth, found.columns)
         found.sql += f" {word} JOIN {item} ON {_matched(m, found.columns, more)}"
 
     return join
@@ -227,7 +232,7 @@ def condition(m: Maker, columns: list[Named], depth: int = 0) -> str:
 
 def inner_rows(m: Maker, columns: list[Named], *, correlated: float = 0.6) -> tuple[str, list[Named]]:
     """Write `item WHERE ...` for a subquery, mostly tied to a column of the query around it."""
-    item, inner, _ = _item(m, _never, 0)
+    item, inner, _ = _item(m, _never, 0, columns)
     where = []
     common = pairs(columns, inner)
     keys = by_foreign_key(columns, inner)

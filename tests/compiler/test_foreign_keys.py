@@ -21,6 +21,7 @@ from tests.compiler.random_views import random_case
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from runnel.engine.spark import SparkEngine
     from runnel.model.program import Program, Reads
     from tests.compiler.harness import Batch
 
@@ -106,6 +107,7 @@ QUERIES = {
     "left by two columns": "SELECT o.id, g.price FROM orders o LEFT JOIN goods g ON o.pid = g.pid AND o.version = g.version",
     "left and left": "SELECT o.id, r.name FROM orders o LEFT JOIN people p ON o.cid = p.cid LEFT JOIN regions r ON p.rid = r.rid",
     "left with more": "SELECT o.id, p.rid FROM orders o LEFT JOIN people p ON o.cid = p.cid AND p.rid = 1",
+    "left with both": "SELECT o.id, p.rid FROM orders o LEFT JOIN people p ON o.cid = p.cid AND o.n > p.rid",
     "right": "SELECT o.id, p.rid FROM people p RIGHT JOIN orders o ON o.cid = p.cid",
     "full": "SELECT o.id, p.rid FROM orders o FULL JOIN people p ON o.cid = p.cid",
     "semi": "SELECT id FROM orders o LEFT SEMI JOIN people p ON o.cid = p.cid",
@@ -160,6 +162,18 @@ def test_a_view_over_foreign_keys_is_right_after_every_step(engine: DuckDbEngine
         {name: rows for name, rows in together.items() if name != "regions"} | {"regions": together["regions"]}
     )
     merged.check("one merged step")
+
+
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_foreign_keys_are_used_rightly_on_spark_as_well(spark_engine: SparkEngine) -> None:
+    state = Maintained(spark_engine, TABLES)
+    state.apply(START)
+    for query in ("a chain", "left by two columns", "unused"):
+        state.define(query.replace(" ", "_"), QUERIES[query])
+    for what, batch in story()[:4]:
+        state.apply(batch)
+        state.check(what)
 
 
 def compiled(engine: DuckDbEngine, query: str, trust: Trust = Trust.ENFORCED) -> Program:

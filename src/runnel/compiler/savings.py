@@ -30,7 +30,9 @@ class Saving:
 
 
 MATCHED = Saving("RUNNEL-SAVED-MATCHED", "key of", "which values have a partner is not kept beside the view")
-MISSING = Saving("RUNNEL-SAVED-MISSING", "foreign key to", "only NULLs have no partner, so that rows without one are not looked for")
+MISSING = Saving(
+    "RUNNEL-SAVED-MISSING", "foreign key to", "only NULLs have no partner, so that rows without one are not looked for"
+)
 JOIN = Saving("RUNNEL-SAVED-JOIN", "foreign key to", "nothing else is read of the table, so that it is not joined")
 LOOKUP = Saving(
     "RUNNEL-SAVED-LOOKUP", "foreign key to", "its new and removed rows are not looked up, only updated ones"
