@@ -5,18 +5,18 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.engine.inputs import IN_MEMORY
 from runnel.errors import Problems, RunnelError, UsageError
 from runnel.model.relation import ForeignKey, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from pathlib import Path
-
-    import pyarrow as pa
 
     from runnel.engine.base import Input
     from runnel.model.relation import Column
@@ -164,6 +164,19 @@ def test_a_deferred_view_takes_many_changes_of_both_tables_at_once(shop: Project
         shop.sql(sql)
     shop.refresh("late")
     assert shop.verify("late").ok
+
+
+def test_a_change_too_large_for_memory_is_sorted_by_key_as_well(shop: Project) -> None:
+    many = IN_MEMORY // 2 + 10
+    names = [f"p{i}" for i in range(many)]
+    with shop.transaction() as tx:
+        tx.insert("people", pa.table({"cid": pa.array(range(10, many + 10), pa.int32()), "name": names}))
+        tx.insert("orders", [{"id": 10, "cid": 10, "n": 1}, {"id": 11, "cid": 11, "n": 1}])
+    shop.sql(
+        "UPDATE people SET name = concat(name, '!'); DELETE FROM orders WHERE id = 11; DELETE FROM people WHERE cid = 11"
+    )
+    assert shop.verify("named").ok
+    assert {"id": 10, "name": "p0!"} in shop.view("named").to_pylist()
 
 
 @pytest.mark.parametrize(
