@@ -166,6 +166,22 @@ def test_a_deferred_view_takes_many_changes_of_both_tables_at_once(shop: Project
     assert shop.verify("late").ok
 
 
+def test_referenced_rows_may_hold_nested_values_and_keys_of_any_plain_type(project: Project) -> None:
+    project.create_table(
+        "things", "d DATE, w STRING, c DECIMAL(5,2), b BOOLEAN, tags ARRAY<INT>, PRIMARY KEY (d, w, c, b)"
+    )
+    project.create_table(
+        "uses", "d DATE, w STRING, c DECIMAL(5,2), b BOOLEAN, FOREIGN KEY (d, w, c, b) REFERENCES things"
+    )
+    project.create_view("used", "SELECT u.w, size(t.tags) AS n FROM uses u JOIN things t USING (d, w, c, b)")
+    key = "DATE'2024-01-02', 'x', 1.50, true"
+    project.sql(f"INSERT INTO things VALUES ({key}, array(1)), (DATE'2024-01-03', 'y', 2, false, array(1, 2))")
+    project.sql(f"INSERT INTO uses VALUES ({key})")
+    project.sql("UPDATE things SET tags = array(1, 2, 3) WHERE w = 'x'; DELETE FROM things WHERE w = 'y'")
+    assert project.view("used").to_pylist() == [{"w": "x", "n": 3}]
+    assert "w='x'" in refused(project, "DELETE FROM things WHERE w = 'x'")
+
+
 def test_a_change_too_large_for_memory_is_sorted_by_key_as_well(shop: Project) -> None:
     many = IN_MEMORY // 2 + 10
     names = [f"p{i}" for i in range(many)]

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from runnel.model.program import Role
     from runnel.model.relation import Relation
 
+_ROW = "__row"
+
 
 def part_of(relation: Relation, change: pa.Table, role: Role) -> pa.Table:
     """Give the rows of a change whose keys are `updated` or `removed`, as `part_sql` does.
@@ -27,4 +29,7 @@ def part_of(relation: Relation, change: pa.Table, role: Role) -> pa.Table:
         return change.schema.empty_table()
     if wanted.num_rows == summed.num_rows:
         return change
-    return change.join(wanted.select(keys), keys=keys, join_type="left semi").select(change.column_names)
+    # Only keys are joined: Arrow joins no rows with nested values.
+    placed = change.select(keys).append_column(_ROW, pa.array(range(change.num_rows), pa.int64()))
+    chosen = placed.join(wanted.select(keys), keys=keys, join_type="left semi").column(_ROW)
+    return change.take(chosen.combine_chunks().sort())
