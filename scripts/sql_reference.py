@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from runnel.compiler.savings import SAVINGS
 from runnel.compiler.support import ABOUT, SUPPORT, Support
 from runnel.compiler.top import SPARE
 from runnel.model.program import Strategy
@@ -52,6 +53,29 @@ of its own. Such a view is recomputed, and reported with the code in the table. 
 instead (`RUNNEL-VIEW-NOT-INCREMENTAL`), with the place in the text and the hint. These codes never change their meaning.
 
 | feature | code | what to write instead |
+|---|---|---|
+"""
+
+KEYS = """\
+## What keys and foreign keys spare
+
+`PRIMARY KEY (...)` and `FOREIGN KEY (...) REFERENCES t (...)` are written in `CREATE TABLE`, in the `schema` of a source, and in the
+column list of `project.create_table`; a foreign key of one column may stand at its column, `customer_id INT REFERENCES customers (id)`.
+It references the whole key of a table, by columns of the same types. NULL in one of its columns refers to nothing.
+
+- Between managed tables a foreign key is *enforced*: a transaction after which it would not hold is refused
+  (`RUNNEL-FOREIGN-KEY-BROKEN`) and names the row. Only what changed is looked up. Deleting a referenced row, or changing its key,
+  looks for rows that refer to it, which reads that column of the other table.
+- `RELY` says that it always holds, after every epoch, because somebody else sees to it: nothing is checked, views rest on it. A
+  promise that is broken makes views wrong until they are refreshed in full; `runnel verify` shows it. Give it for the tables
+  of a source only if their changes arrive in transactions.
+- `NOT ENFORCED` only writes it down. So does a foreign key of an outside source without `RELY`.
+
+An enforced foreign key is declared with its table. It can be given up later, but not added: rows that are there were never checked.
+
+`explain` lists what keys and foreign keys spare a view, each with a word that never changes its meaning:
+
+| word | by | what is not needed |
 |---|---|---|
 """
 
@@ -108,7 +132,8 @@ def page() -> str:
     """Give the whole page."""
     parts = [HEAD]
     parts += [_section(strategy) for strategy in SECTIONS]
-    parts += [FORMS + "\n".join(_form(row) for row in SUPPORT if _has_form(row)) + "\n", TAIL]
+    parts += [FORMS + "\n".join(_form(row) for row in SUPPORT if _has_form(row)) + "\n"]
+    parts += [KEYS + "\n".join(f"| `{s.word}` | a {s.key} ... | {s.reason} |" for s in SAVINGS) + "\n", TAIL]
     return "\n".join(parts)
 
 

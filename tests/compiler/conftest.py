@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.compiler import parse_columns
+from runnel.compiler import parse_table
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind, Relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
 
 
 @pytest.fixture(scope="session")
@@ -22,17 +23,26 @@ def engine() -> Iterator[DuckDbEngine]:
     engine.close()
 
 
-def table(name: str, ddl: str) -> Relation:
-    """Make a table from a column list."""
-    columns, key = parse_columns(ddl)
-    return Relation(name, Kind.TABLE, columns, key)
+def table(name: str, ddl: str, *beside: Relation) -> Relation:
+    """Make a table from a column list; foreign keys may be to tables that are there already."""
+    said = parse_table(ddl)
+    return with_references(Relation(name, Kind.TABLE, said.columns, said.key), said.references, by_name(beside))
+
+
+def by_name(tables: Iterable[Relation]) -> dict[str, Relation]:
+    """Give tables by their names."""
+    return {relation.name: relation for relation in tables}
 
 
 @pytest.fixture
 def shop() -> dict[str, Relation]:
-    """Give three tables, one of them in a source of its own."""
+    """Give four tables, one of them in a source of its own, one that refers to it."""
+    orders = table(
+        "shop.orders", "id BIGINT, cid INT, amount DECIMAL(12,2), rate DOUBLE, note STRING, PRIMARY KEY (id)"
+    )
     tables = (
-        table("shop.orders", "id BIGINT, cid INT, amount DECIMAL(12,2), rate DOUBLE, note STRING, PRIMARY KEY (id)"),
+        orders,
+        table("parcels", "id INT, oid BIGINT REFERENCES shop.orders (id)", orders),
         table("customers", "cid INT, region STRING"),
         table("items", "id BIGINT, oid BIGINT, qty INT, price DECIMAL(9,3), info STRUCT<colour: STRING, size: INT>"),
     )

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.compiler import bind, compile_view, program_from_json, program_to_json, rows_delta_sql, rows_sql
+from runnel.compiler import bind, compile_view, part_sql, program_from_json, program_to_json, rows_delta_sql, rows_sql
 from runnel.engine.base import Derived, Rows
 from runnel.errors import Terminal
 from runnel.model import types
-from runnel.model.program import Strategy
+from runnel.model.program import PARTS, Strategy
 from runnel.model.relation import WEIGHT, Column
 from tests.compiler.random_views import FEATURES, random_case
 
@@ -229,6 +229,9 @@ class Maintained:
             found[key] = Derived(rows_sql(relation, f"`{base}`", signed=role != "rows"), (base,))
         elif role in ("stored_old", "stored_delta"):
             stored(role.removeprefix("stored_"))
+        elif role in PARTS:
+            found[f"{name}__delta"] = Rows(delta, shape)
+            found[key] = Derived(part_sql(relation, role), (f"{name}__delta",))
         elif role == "delta" and relation.final is None:
             found[key] = Rows(delta, shape)
         elif role == "delta":

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING
 
 from runnel.model import types
 from runnel.model.relation import Column, Kind, Relation
+from tests.compiler.random_keys import mend
 
 if TYPE_CHECKING:
     import random
+
+    from runnel.model.relation import ForeignKey
 
 Row = tuple[object, ...]
 Batch = dict[str, list[tuple[Row, int]]]
@@ -58,6 +61,7 @@ class Bag:
     def __init__(self, rng: random.Random, table: Relation, *, specials: bool) -> None:
         """Begin empty."""
         self.rng, self.table, self.specials = rng, table, specials
+        self.parents: list[tuple[ForeignKey, Bag]] = []
         self.rows: Counter[str] = Counter()
         self.values: dict[str, Row] = {}
 
@@ -103,6 +107,35 @@ class Bag:
         if not self.rows[name]:
             del self.rows[name]
 
+    def keys(self) -> set[Row]:
+        """Give the keys that are there."""
+        at = [i for part in self.table.key for i, c in enumerate(self.table.columns) if c.name == part]
+        return {tuple(self.values[name][i] for i in at) for name in self.rows}
+
+    def mended(self, row: Row) -> list[tuple[Row, int]]:
+        """Delete a row that refers to nothing, or let it refer to something else."""
+        signed: list[tuple[Row, int]] = []
+        count = self.rows[repr(row)]
+        self._add(signed, row, -count)
+        if self.rng.random() < 0.5:
+            values = list(row)
+            self._refer(values)
+            self._add(signed, tuple(values), count)
+        return signed
+
+    def _refer(self, values: list[object]) -> None:
+        """Fill in foreign keys: with keys that are there, with NULL, or with a NULL in one part."""
+        names = [c.name for c in self.table.columns]
+        for key, parent in self.parents:
+            there = sorted(parent.keys(), key=repr)
+            chosen: Row = (None,) * len(key.columns)
+            if there and self.rng.random() < 0.85:
+                chosen = self.rng.choice(there)
+            elif len(key.columns) > 1 and self.rng.random() < 0.5:
+                chosen = (self.rng.randint(0, 5), None)
+            for name, value in zip(key.columns, chosen, strict=True):
+                values[names.index(name)] = value
+
     def _updated(self, old: Row) -> Row:
         """Change some columns; the key too, now and then."""
         fresh = self._row()
@@ -117,6 +150,10 @@ class Bag:
         if self.table.key:
             taken = {self.values[name][0] for name in self.rows}
             values[0] = self.rng.choice([i for i in range(60) if i not in taken])
+        for at, column in enumerate(self.table.columns):
+            if values[at] is None and column.name in self.table.key:
+                values[at] = self._some(family(column), column)
+        self._refer(values)
         return tuple(values)
 
     def _value(self, column: Column) -> object:
@@ -154,10 +191,11 @@ def random_batches(rng: random.Random, bags: dict[str, Bag]) -> list[Batch]:
     """Make two to six batches: small changes, tables emptied, and now and then a batch taken back."""
     batches: list[Batch] = []
     for _ in range(rng.randint(2, 4)):
-        batch = {}
+        batch: Batch = {}
         for name, bag in bags.items():
             if rng.random() < 0.75:
                 batch[name] = bag.empty() if rng.random() < 0.08 else bag.change(rng.choice((0, 1, 3, 6)))
+        mend(bags, batch)
         batches.append(batch)
         if rng.random() < 0.12:
             batches.append({name: bags[name].undo(rows) for name, rows in batch.items()})

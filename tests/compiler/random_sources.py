@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tests.compiler.random_sql import LITERALS, Named, pairs, qualified
+from tests.compiler.random_sql import LITERALS, Named, by_foreign_key, pairs, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,8 +50,13 @@ def source(m: Maker, write: Write, depth: int, *, most: int = 3) -> Source:
     return found
 
 
-def _item(m: Maker, write: Write, depth: int) -> tuple[str, list[Named], str]:
+def _item(m: Maker, write: Write, depth: int, beside: list[Named] | None = None) -> tuple[str, list[Named], str]:
+    """Write a table or a subquery; often one that a foreign key ties to what stands beside it, if there is one."""
     alias = m.name("a")
+    tied = [(n, c) for n, c in m.tables if beside and by_foreign_key(beside, qualified(alias, c))]
+    if tied and m.chance(0.6):
+        name, known = m.rng.choice(tied)
+        return f"{name} {alias}", qualified(alias, known), name
     if depth and m.budget > 0 and m.chance(0.55):
         m.budget -= 1
         inner = write(m, depth - 1)
@@ -71,6 +76,10 @@ def _matched(m: Maker, left: list[Named], right: list[Named], *, theta: float = 
     found = pairs(left, right)
     if not found:
         return m.predicate(left)
+    keys = by_foreign_key(left, right)
+    if keys and m.chance(0.65):
+        text = " AND ".join(f"{a.sql} {m.rng.choice(('=', '=', '<=>'))} {b.sql}" for a, b in m.rng.choice(keys))
+        return text if m.chance(0.75) else f"{text} AND {m.predicate(m.rng.choice((left, right, [*left, *right])))}"
     a, b = m.rng.choice(found)
     if m.chance(theta):
         return f"{a.sql} {m.rng.choice(('<', '>=', '<>'))} {b.sql}"
@@ -84,7 +93,7 @@ def _matched(m: Maker, left: list[Named], right: list[Named], *, theta: float = 
 
 
 def _inner(m: Maker, write: Write, found: Source, depth: int) -> None:
-    item, more, _ = _item(m, write, depth)
+    item, more, _ = _item(m, write, depth, found.columns)
     both = [*found.columns, *more]
     common = pairs(found.columns, more)
     if not common or m.chance(0.1):
@@ -100,7 +109,7 @@ def _inner(m: Maker, write: Write, found: Source, depth: int) -> None:
 
 def _outer(side: str) -> Callable[[Maker, Write, Source, int], None]:
     def join(m: Maker, write: Write, found: Source, depth: int) -> None:
-        item, more, _ = _item(m, write, depth)
+        item, more, _ = _item(m, write, depth, found.columns)
         found.sql += f" {side} JOIN {item} ON {_matched(m, found.columns, more)}"
         found.columns = [*found.columns, *more]
 
@@ -109,7 +118,7 @@ def _outer(side: str) -> Callable[[Maker, Write, Source, int], None]:
 
 def _half(word: str) -> Callable[[Maker, Write, Source, int], None]:
     def join(m: Maker, write: Write, found: Source, depth: int) -> None:
-        item, more, _ = _item(m, write, depth)
+        item, more, _ = _item(m, write, depth, found.columns)
         found.sql += f" {word} JOIN {item} ON {_matched(m, found.columns, more)}"
 
     return join
@@ -223,10 +232,13 @@ def condition(m: Maker, columns: list[Named], depth: int = 0) -> str:
 
 def inner_rows(m: Maker, columns: list[Named], *, correlated: float = 0.6) -> tuple[str, list[Named]]:
     """Write `item WHERE ...` for a subquery, mostly tied to a column of the query around it."""
-    item, inner, _ = _item(m, _never, 0)
+    item, inner, _ = _item(m, _never, 0, columns)
     where = []
     common = pairs(columns, inner)
-    if common and m.chance(correlated):
+    keys = by_foreign_key(columns, inner)
+    if keys and correlated and m.chance(0.6):
+        where += [f"{b.sql} = {a.sql}" for a, b in m.rng.choice(keys)]
+    elif common and m.chance(correlated):
         a, b = m.rng.choice(common)
         where.append(f"{b.sql} {m.rng.choice(('=', '=', '=', '=', '<=>', '<', '<>'))} {a.sql}")
     if m.chance(0.4):
@@ -251,6 +263,9 @@ def _in(m: Maker, columns: list[Named]) -> str:
     if not common:
         return _exists(m, columns)
     a, b = m.rng.choice(common)
+    keys = [pair for pair in by_foreign_key(columns, inner) if len(pair) == 1]
+    if keys and m.chance(0.6):
+        a, b = m.rng.choice(keys)[0]
     word = m.rng.choice(("IN", "NOT IN"))
     if two:
         c, d = m.rng.choice(common)

@@ -5,12 +5,14 @@ A column is *exact* if any two ways of computing it give the same bits; only suc
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     import random
     from collections.abc import Callable, Mapping
+
+    from tests.compiler.random_keys import Mark
 
 NUMBERS = ("int", "dec", "dbl")
 LITERALS = {
@@ -28,11 +30,13 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Named:
-    """A column an expression may use: its SQL, its family, and whether it may be compared."""
+    """A column an expression may use: its SQL, its family, whether it may be compared, and what it is to a key."""
 
     sql: str
     family: str
     exact: bool = True
+    key: Mark | None = None
+    refers: Mark | None = None
 
 
 @dataclass(frozen=True)
@@ -79,9 +83,7 @@ class Maker:
         """Write `SELECT outputs FROM source`, each output under a new name."""
         named = [(o, self.name("x")) for o in outputs]
         items = ", ".join(f"{o.sql} AS {n}" for o, n in named)
-        return Query(
-            f"SELECT {prefix}{items} FROM {source}{suffix}", tuple(Named(n, o.family, o.exact) for o, n in named)
-        )
+        return Query(f"SELECT {prefix}{items} FROM {source}{suffix}", tuple(replace(o, sql=n) for o, n in named))
 
     def of_family(self, columns: list[Named], family: str, *, exact: bool = False) -> Named:
         """Give some expression of a family."""
@@ -164,7 +166,7 @@ def qualified(alias: str, columns: tuple[Named, ...]) -> list[Named]:
     found = []
     for c in columns:
         sql = f"{alias}.{c.sql}"
-        found.append(Named(sql, c.family, c.exact and c.family != "map"))
+        found.append(Named(sql, c.family, c.exact and c.family != "map", c.key, c.refers))
         if c.family == "rec":
             found += [Named(f"{sql}.f", "int", c.exact), Named(f"{sql}.g", "str", c.exact)]
         if c.family == "map":
@@ -180,3 +182,25 @@ def pairs(left: list[Named], right: list[Named]) -> list[tuple[Named, Named]]:
         for b in right
         if a.family == b.family and a.exact and b.exact and a.family in ("int", "str", "date", "bool")
     ]
+
+
+def by_foreign_key(left: list[Named], right: list[Named]) -> list[tuple[tuple[Named, Named], ...]]:
+    """Give the pairs of columns, left and right, that join a foreign key to its whole key."""
+    found = []
+    for ours, theirs, turned in ((left, right, False), (right, left, True)):
+        keys = _together([(c, c.key) for c in theirs if c.key is not None])
+        for referring in _together([(c, c.refers) for c in ours if c.refers is not None]):
+            for key in keys:
+                if {m for _, m in key} == {m for _, m in referring}:
+                    part = {m: c for c, m in key}
+                    pairs = [(c, part[m]) for c, m in referring]
+                    found.append(tuple((b, a) if turned else (a, b) for a, b in pairs))
+    return found
+
+
+def _together(columns: list[tuple[Named, Mark]]) -> list[list[tuple[Named, Mark]]]:
+    """Group columns that are the parts of one key of one item; keys of which a part is missing are left out."""
+    groups: dict[tuple[str, str], list[tuple[Named, Mark]]] = {}
+    for column, mark in columns:
+        groups.setdefault((column.sql.partition(".")[0], mark.table), []).append((column, mark))
+    return [group for group in groups.values() if sorted(m.part for _, m in group) == list(range(group[0][1].parts))]

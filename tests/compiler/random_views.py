@@ -6,6 +6,7 @@ import random
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tests.compiler.random_keys import linked, marks, mend
 from tests.compiler.random_queries import FEATURES, query
 from tests.compiler.random_rows import Bag, Batch, Row, family, random_batches, random_table
 from tests.compiler.random_sql import Maker, Named
@@ -27,19 +28,34 @@ class Case:
     features: frozenset[str] = frozenset()
 
 
-def random_case(seed: int, only: str = "", *, small: bool = False) -> Case:
+def random_case(seed: int, only: str = "", *, small: bool = False, keys: bool | None = None) -> Case:
     """Make the case of a seed, mostly out of one feature where one is named; the same seed always makes the same case.
 
-    A `small` case has one view that nests little, for engines that take seconds over a query.
+    A `small` case has one view that nests little, for engines that take seconds over a query. Every third case has
+    foreign keys, unless `keys` says whether it has.
     """
     rng = random.Random(seed)
     tables = tuple(random_table(rng, f"t{i + 1}") for i in range(rng.randint(1, 3)))
+    if keys or (keys is None and seed % 3 == 0):
+        tables = linked(random.Random(f"keys of {seed}"), tables)
     specials = rng.random() < 0.15
     bags = {table.name: Bag(rng, table, specials=specials) for table in tables}
+    for table in tables:
+        bags[table.name].parents = [(key, bags[key.table]) for key in table.references]
     start = {name: bag.change(rng.choice((0, 3, 8, 14))) for name, bag in bags.items()}
+    mend(bags, start)
+    marked = marks(tables)
     maker = Maker(
         rng,
-        [(t.name, tuple(Named(c.name, family(c), family(c) != "map") for c in t.columns)) for t in tables],
+        [
+            (
+                t.name,
+                tuple(
+                    Named(c.name, family(c), family(c) != "map", *marked.get((t.name, c.name), ())) for c in t.columns
+                ),
+            )
+            for t in tables
+        ],
         frozenset(t.name for t in tables if t.key),
         finite=not specials,
         only=only,

@@ -21,8 +21,9 @@ from runnel.compiler.spark import DIALECT
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Terminal
 from runnel.model import types
-from runnel.model.relation import Column, Kind, Relation
+from runnel.model.relation import Column, ForeignKey, Kind, Relation
 from tests.compiler.harness import play_case
+from tests.compiler.random_keys import keeps_keys
 from tests.compiler.random_views import Case, random_case
 
 if TYPE_CHECKING:
@@ -138,7 +139,7 @@ def _without(case: Case, name: str) -> Case:
 
 
 def _valid(case: Case) -> bool:
-    """Whether no batch takes away what is not there, and keys stay unique."""
+    """Whether no batch takes away what is not there, and keys stay unique and foreign keys right."""
     for table in case.tables:
         rows: Counter[str] = Counter()
         for batch in (case.start, *case.batches):
@@ -152,7 +153,7 @@ def _valid(case: Case) -> bool:
                     keys[text.split(",")[0]] += weight
                 if max(keys.values(), default=0) > 1:
                     return False
-    return bool(case.views)
+    return bool(case.views) and keeps_keys(case.tables, (case.start, *case.batches))
 
 
 def _simpler(sql: str) -> Iterator[str]:
@@ -221,7 +222,13 @@ def to_json(case: Case, note: str = "") -> str:
         }
 
     tables = [
-        {"name": t.name, "columns": [[c.name, str(c.type)] for c in columns[t.name]], "key": t.key} for t in case.tables
+        {
+            "name": t.name,
+            "columns": [[c.name, str(c.type)] for c in columns[t.name]],
+            "key": t.key,
+            "references": [[k.columns, k.table] for k in t.references],
+        }
+        for t in case.tables
     ]
     document = {
         "note": note,
@@ -239,7 +246,13 @@ def from_json(text: str) -> Case:
     """Read a case."""
     document = json.loads(text)
     tables = tuple(
-        Relation(t["name"], Kind.TABLE, tuple(Column(n, types.parse(k)) for n, k in t["columns"]), tuple(t["key"]))
+        Relation(
+            t["name"],
+            Kind.TABLE,
+            tuple(Column(n, types.parse(k)) for n, k in t["columns"]),
+            tuple(t["key"]),
+            references=tuple(ForeignKey(tuple(own), table) for own, table in t.get("references", ())),
+        )
         for t in document["tables"]
     )
     kinds = {t.name: [c.type for c in t.columns] for t in tables}

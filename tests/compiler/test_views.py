@@ -79,6 +79,7 @@ START: Batch = {
     ],
     "customers": [((1, "north"), 2), ((2, "south"), 1), ((None, None), 1)],
     "items": [((1, 1, 2, Decimal("1.125"), {"colour": "red", "size": 2}), 1)],
+    "parcels": [((1, 1), 1), ((2, 1), 2), ((3, 3), 1), ((4, None), 1)],
 }
 BATCHES: list[Batch] = [
     {

@@ -12,6 +12,7 @@ import pyarrow as pa
 import runnel
 from runnel.errors import Terminal
 from runnel.model import types
+from runnel.model.foreign_keys import Reference
 from runnel.model.relation import WEIGHT
 from runnel.pipeline import definitions, upkeep
 from tests.compiler.random_views import random_case
@@ -44,8 +45,7 @@ def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None
     project = runnel.memory(engine=engine)
     look = check or (lambda project, what: None)
     tables = {table.name: table for table in case.tables}
-    for table in case.tables:
-        definitions.create_table(project.runtime, table.name, table.columns, table.key)
+    _create(project, list(case.tables))
     _apply(project, tables, case.start)
     for name, sql in case.views:
         try:
@@ -69,6 +69,17 @@ def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None
     finally:
         project.runtime.lake.close()
         shutil.rmtree(project.folder)
+
+
+def _create(project: Project, todo: list[Relation]) -> None:
+    """Create tables behind those they refer to; in a circle the first goes without the foreign keys it cannot have yet."""
+    while todo:
+        waiting = {table.name for table in todo}
+        free = [t for t in todo if not {k.table for k in t.references} & waiting - {t.name}]
+        table = (free or todo)[0]
+        references = [Reference(k.columns, k.table) for k in table.references if k.table not in waiting - {table.name}]
+        definitions.create_table(project.runtime, table.name, table.columns, table.key, references)
+        todo.remove(table)
 
 
 def _change_a_definition(project: Project, rng: random.Random, number: int) -> None:

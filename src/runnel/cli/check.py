@@ -20,10 +20,11 @@ from runnel.config.document import Document
 from runnel.connectors import open_source
 from runnel.errors import Problems, RunnelError, Terminal
 from runnel.lake.lake import Lake
+from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind, Relation, check_columns
 from runnel.pipeline.definitions import check_properties
 from runnel.pipeline.reshape import like
-from runnel.project.sync import statements
+from runnel.project.sync import referenced_first, statements
 
 if TYPE_CHECKING:
     from runnel.compiler import Statement
@@ -60,8 +61,8 @@ def check_project(folder: Path) -> Checkup:
     tables, views = _read_statements(settings, found)
     _add_stored(settings, found)
     _add_sources(settings, found)
-    for table in tables:
-        _add_table(table, found)
+    for table in referenced_first(tables):
+        _add_table(table, found, settings.outside)
     engine = engine_of(settings)
     try:
         _compile_all(engine, views, found)
@@ -177,9 +178,12 @@ def _add_sources(settings: Config, found: Checkup) -> None:
         try:
             connector = open_source(source, settings.folder)
             try:
-                for info in connector.tables():
-                    name = f"{source.name}.{info.name}"
-                    found.relations[name] = Relation(name, Kind.TABLE, info.columns, info.key)
+                told = {f"{source.name}.{info.name}": info for info in connector.tables()}
+                plain = {name: Relation(name, Kind.TABLE, info.columns, info.key) for name, info in told.items()}
+                found.relations |= plain
+                for name, info in told.items():
+                    known = found.relations
+                    known[name] = with_references(known[name], info.references, known, settings.outside)
             finally:
                 connector.close()
         except RunnelError as error:
@@ -188,17 +192,19 @@ def _add_sources(settings: Config, found: Checkup) -> None:
             found.suspects.add(ANYTHING)
 
 
-def _add_table(table: TableStatement, found: Checkup) -> None:
+def _add_table(table: TableStatement, found: Checkup, outside: frozenset[str]) -> None:
     try:
         check_columns(table.name, table.columns, table.key)
         if (stored := found.relations.get(table.name)) is not None:
             like(stored, table.columns, table.key)  # may it become so?
+        plain = Relation(table.name, Kind.TABLE, table.columns, table.key)
+        relation = with_references(plain, table.references, found.relations, outside)
     except RunnelError as error:
         error.place = error.place or table.place
         found.note(error)
         found.suspects.add(table.name.lower())
         return
-    found.relations[table.name] = Relation(table.name, Kind.TABLE, table.columns, table.key)
+    found.relations[table.name] = relation
 
 
 def _compile_all(engine: Engine, views: list[ViewStatement], found: Checkup) -> None:

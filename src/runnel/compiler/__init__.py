@@ -7,12 +7,12 @@ from runnel.compiler.calls import called, is_sql_function
 from runnel.compiler.changes import events_sql
 from runnel.compiler.dml import Dml, compile_dml
 from runnel.compiler.outputs import improved
-from runnel.compiler.rows import rows_delta_sql, rows_sql
+from runnel.compiler.rows import part_sql, rows_delta_sql, rows_sql
 from runnel.compiler.serialize import program_from_json, program_to_json
 from runnel.compiler.statements import Statement, TableStatement, ViewStatement, parse_statements
 from runnel.compiler.support import SUPPORT, Support
 from runnel.compiler.views import Analyse, compile_view
-from runnel.model.ddl import parse_columns
+from runnel.model.ddl import parse_columns, parse_table
 
 __all__ = [
     "SUPPORT",
@@ -31,6 +31,8 @@ __all__ = [
     "is_sql_function",
     "parse_columns",
     "parse_statements",
+    "parse_table",
+    "part_sql",
     "program_from_json",
     "program_to_json",
     "rows_delta_sql",

@@ -66,7 +66,7 @@ def scan(node: Scan, role: Role) -> Piece:
     """Write the signed rows of a relation."""
     name = program.name(node.relation.name, role)
     columns = ", ".join(quoted(c) for c in (*node.columns, WEIGHT))
-    changed = frozenset({node.relation.name}) if role == "delta" else frozenset()
+    changed = frozenset({node.relation.name}) if role in ("delta", *program.PARTS) else frozenset()
     return Piece(f"SELECT {columns} FROM {name}", changed, frozenset({(node.relation.name, role)}), bare=name)
 
 

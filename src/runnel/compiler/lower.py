@@ -25,9 +25,10 @@ from runnel.compiler.support import NotLinear
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from runnel.compiler.plan import Top
+    from runnel.compiler.savings import Found, Saving
     from runnel.compiler.source import SourceText
     from runnel.compiler.subqueries import Subquery
     from runnel.model.relation import Column, Relation
@@ -55,6 +56,8 @@ class Lowering:
     """Columns of the query lowered next of which only small values are asked for."""
     definite: bool = False
     """Whether an order that the query leaves open was completed in its tree."""
+    saved: list[Found] = field(default_factory=list)
+    """What declared keys spare."""
 
     def remember(self, tree: exp.Expr) -> None:
         """Give every query of the tree a number by which its copies know it."""
@@ -71,6 +74,10 @@ class Lowering:
         """Give a name no other input of the view has."""
         self.aliases += 1
         return f"t{self.aliases}"
+
+    def save(self, saving: Saving, tables: Iterable[str]) -> None:
+        """Note what a declared key of these tables spares."""
+        self.saved += [(saving, table) for table in sorted(tables)]
 
     def resolve(self, expr: exp.Expr, scope: Scope, frame: From) -> exp.Expr:
         """Put plan columns in the place of names, and placeholders in the place of subqueries."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler import plan
+from runnel.compiler import foreign_keys, plan, savings
 from runnel.compiler.grouping import Grouped
 from runnel.compiler.plan import Aggregate, Input, Projection, Scan, Spj, UnionAll
 
@@ -71,6 +71,8 @@ class Partners:
             pairs = self.pairs()
             chosen = plan.renamed(pairs, self.context.alias(), {n: n for n in self.names})
             self._matched = chosen if self._is_unique() else distinct(self.context, chosen)
+            if self._is_unique():
+                self.context.save(savings.MATCHED, plan.relations(self.question.right))
         return self._matched
 
     def _is_unique(self) -> bool:
@@ -115,6 +117,9 @@ class Partners:
 
     def missing(self) -> Node:
         """Give each parameter tuple of the left side that has no partner, once."""
+        if self._missing is None and self._by_foreign_key():
+            self.context.save(savings.MISSING, plan.relations(self.question.right))
+            self._missing = self._without_value()
         if self._missing is None:
             alias = self.context.alias()
             matched = self.matched()
@@ -133,6 +138,32 @@ class Partners:
                 taken = self._left(-1, (Input(alias, matched),), self.join(alias))
             self._missing = distinct(self.context, UnionAll((every, taken)))
         return self._missing
+
+    def _by_foreign_key(self) -> bool:
+        """Say whether the parameters are a foreign key to the right side, so that only NULLs have no partner there."""
+        question = self.question
+        equal = tuple(c for c in question.equal if c is not None)
+        origins = foreign_keys.origins_of(question.right, equal)
+        asked = [p.unnest() for p in question.parameters]
+        columns = [e for e in asked if isinstance(e, exp.Column)]
+        below = [i.node for i in question.inputs if columns and i.alias == columns[0].table]
+        if question.other or not below or len(columns) < len(asked) or len({c.table for c in columns}) > 1:
+            return False
+        if not origins or len(origins) > 1 or not foreign_keys.is_whole(question.right, origins[0][0]):
+            return False
+        relation, named = origins[0]
+        at = dict(zip(named, columns, strict=True))
+        if not relation.key or sorted(at) != sorted(relation.key) or len(at) < len(named):
+            return False
+        return foreign_keys.refers(below[0], tuple(at[part].name for part in relation.key), relation)
+
+    def _without_value(self) -> Node:
+        """Give the parameter tuples in which something is NULL: of one parameter that is a single row."""
+        if len(self.names) > 1:
+            nothing = [exp.Is(this=exp.paren(p.copy()), expression=exp.null()) for p in self.question.parameters]
+            return distinct(self.context, self._left(1, (), (exp.or_(*nothing),)))
+        null = nulls(self.context, plan.renamed(self.pairs(), self.context.alias(), {n: n for n in self.names}))
+        return Spj((), (), _projected(null))
 
     def join(self, alias: str, parameters: tuple[exp.Expr, ...] | None = None) -> tuple[exp.Expr, ...]:
         """Give the conditions that tie an answer called `alias` to the left side."""

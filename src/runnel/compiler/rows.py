@@ -35,6 +35,18 @@ def rows_sql(relation: Relation, stored: str, *, signed: bool) -> str:
     )
 
 
+def part_sql(relation: Relation, role: program.Role) -> str:
+    """Give the part of a table's change whose keys are there before and after (`updated`), or only before (`removed`).
+
+    Keys are unique, so the weights of a key add up to 0 or to -1.
+    """
+    columns = ", ".join(quoted(name) for name in (*(c.name for c in relation.columns), WEIGHT))
+    keys = ", ".join(quoted(name) for name in relation.key)
+    total = f"sum({quoted(WEIGHT)}) OVER (PARTITION BY {keys})"
+    counted = f"SELECT {columns}, {total} AS `_total` FROM {program.name(relation.name, 'delta')}"
+    return f"SELECT {columns} FROM ({counted}) WHERE `_total` {'=' if role == 'updated' else '<'} 0"
+
+
 def _final_rows(relation: Relation, final: Final, stored: str, *, signed: bool) -> str:
     sums = [f"{_summed(relation, name)} AS {quoted(name)}" for name in (*relation.partial_sums, WEIGHT)]
     keys = [quoted(name) for name in relation.key]

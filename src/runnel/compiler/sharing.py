@@ -6,6 +6,7 @@ import hashlib
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, emit, passes, plan
+from runnel.compiler.passes.drop_joins import drop_joins
 from runnel.compiler.passes.merge_derived import merge_derived
 from runnel.compiler.plan import Input, Projection, Scan, Spj
 from runnel.model.program import Shared, Term
@@ -19,7 +20,7 @@ WIDEST = 60
 
 def shared_join(node: Node) -> Shared | None:
     """Describe the join a plan begins with, if it is a join of stored relations and nothing else."""
-    merged = merge_derived(node)
+    merged = drop_joins(merge_derived(node))
     if not isinstance(merged, Spj) or merged.generators or merged.sign < 0 or len(merged.inputs) < 2:
         return None
     scans = [i.node for i in merged.inputs if isinstance(i.node, Scan)]

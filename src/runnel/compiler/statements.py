@@ -11,13 +11,14 @@ from sqlglot.tokenizer_core import TokenType
 from runnel.compiler.parse import parse_query, place_at, syntax_error
 from runnel.compiler.spark import DIALECT
 from runnel.errors import Place, Problems, RunnelError, Terminal
-from runnel.model.ddl import parse_columns
+from runnel.model.ddl import parse_table
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from sqlglot.tokenizer_core import Token
 
+    from runnel.model.foreign_keys import Reference
     from runnel.model.relation import Column
 
 PROPERTIES = ("refresh", "mode")
@@ -44,6 +45,7 @@ class TableStatement:
     key: tuple[str, ...]
     place: Place
     named: Place | None = field(default=None, compare=False)
+    references: tuple[Reference, ...] = ()
 
 
 Statement = ViewStatement | TableStatement
@@ -166,8 +168,8 @@ def _table(reader: _Reader) -> TableStatement:
     while depth:
         token = reader.next("')'")
         depth += (token.text == "(") - (token.text == ")")
-    columns, key = parse_columns(reader.text[start : token.start], owner=name, place=place)
-    return TableStatement(name, columns, key, place, named)
+    said = parse_table(reader.text[start : token.start], owner=name, place=place)
+    return TableStatement(name, said.columns, said.key, place, named, said.references)
 
 
 def _name(reader: _Reader) -> str:

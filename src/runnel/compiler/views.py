@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from runnel.compiler import differentiate, events, passes, plan, support
+from runnel.compiler import differentiate, events, passes, plan, savings, support
 from runnel.compiler.bind import bind, bind_tree
 from runnel.compiler.calls import called
 from runnel.compiler.definite import completed
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from runnel.compiler.emit import Piece
+    from runnel.compiler.lower import Kept
     from runnel.compiler.plan import Node, Top
     from runnel.errors import Place
     from runnel.model.program import Role
@@ -57,6 +58,7 @@ class _Compilation:
     stages: list[Program] = field(default_factory=list)
     known: dict[str, tuple[Column, ...]] = field(default_factory=dict)
     functions: Mapping[str, str] = field(default_factory=dict)
+    saved: list[savings.Found] = field(default_factory=list)
 
     def typed(self, node: Node) -> tuple[Column, ...]:
         """Ask the engine for a plan's column types."""
@@ -73,16 +75,19 @@ class _Compilation:
 
     def aggregate(self, grouped: Grouped) -> Relation:
         """Keep an aggregate beside the view."""
+        self.saved += savings.in_plan(grouped.aggregate.source)
         step = aggregate_step(PLACEHOLDER, Kind.STAGE, grouped, self.typed)
         return self.stage((step,), (Operator("aggregate", Strategy.LINEAR, "sums kept beside the view"),))
 
     def keyed(self, keyed: Keyed) -> Relation:
         """Keep a keyed operator's rows beside the view."""
+        self.saved += [found for feed in keyed.feeds for found in savings.in_plan(feed.node)]
         step = keyed_step(PLACEHOLDER, Kind.STAGE, keyed, self.typed, self.analyse)
         return self.stage((step,), (Operator(keyed.feature, Strategy.KEYS, "touched keys are computed again"),))
 
     def top(self, top: Top) -> Relation:
         """Keep the first rows of each group beside the view."""
+        self.saved += savings.in_plan(top.source)
         steps = top_steps(PLACEHOLDER, top, self.typed)
         return self.stage(steps, (Operator("first rows", Strategy.KEYS, "kept with some to spare"),))
 
@@ -214,7 +219,7 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
         step = _bag_step(compilation, lowered, names)
     _check_types(compilation, step.target)
     stages = _used(compilation.stages, step)
-    operators = _operators(compilation, found, stages)
+    operators = (*_operators(compilation, found, stages), *_saved(compilation, context, lowered, (step, *stages)))
     if isinstance(lowered, Keyed):
         operators = (*operators, Operator(lowered.feature, Strategy.KEYS, "touched keys are computed again"))
     return Program(
@@ -227,6 +232,19 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
         stages,
         compilation.tree.sql(dialect=DIALECT, comments=False) if context.definite else "",
     )
+
+
+def _saved(
+    compilation: _Compilation, context: Lowering, lowered: Kept, parts: tuple[Step | Program, ...]
+) -> tuple[Operator, ...]:
+    """Say what declared keys spare the view and the stages below it."""
+    steps = [step for part in parts for step in (part.steps if isinstance(part, Program) else (part,))]
+    if isinstance(lowered, Grouped):
+        nodes = [lowered.aggregate.source]
+    else:
+        nodes = [feed.node for feed in lowered.feeds] if isinstance(lowered, Keyed) else [lowered]
+    left_out = [found for node in nodes for found in savings.in_plan(node)]
+    return savings.operators([*context.saved, *compilation.saved, *left_out, *savings.in_steps(steps)])
 
 
 def _event_view(compilation: _Compilation, found: list[Finding], read: tuple[str, ...]) -> Program:

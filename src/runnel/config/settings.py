@@ -117,3 +117,8 @@ class Config:
     rebuilds: tuple[Rebuild, ...] = ()
     sql_files: tuple[SqlFile, ...] = ()
     warnings: tuple[RunnelError, ...] = ()
+
+    @property
+    def outside(self) -> frozenset[str]:
+        """The names of the sources that other stores write."""
+        return frozenset(source.name for source in self.sources if source.type != "managed")

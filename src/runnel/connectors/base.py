@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from runnel.model.foreign_keys import Reference
     from runnel.model.relation import Column
 
 OP = "_op"
@@ -23,11 +24,12 @@ Offset = dict[str, Any]
 
 @dataclass(frozen=True)
 class TableInfo:
-    """A table of a source, by its name there; `key` is empty where rows may repeat."""
+    """A table of a source, by its name there; `key` is empty where rows may repeat, `references` are its foreign keys."""
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
+    references: tuple[Reference, ...] = ()
 
 
 @dataclass(frozen=True)

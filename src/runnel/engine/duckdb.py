@@ -55,6 +55,9 @@ _BACK = {
     "NULL": "int",
 }
 
+MANY_INPUTS = 6
+COPIED_AT_MOST = 1_000_000
+
 
 class DuckDbEngine:
     """Runs programs in this process. `memory_limit` is DuckDB's, such as "1GB"."""
@@ -126,11 +129,12 @@ class DuckDbEngine:
         self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None, *, copied: bool
     ) -> pa.Table:
         cursor = self._cursor()
+        sized = _sizes_matter(inputs)
         try:
             for name in _in_order(inputs):
                 _register(cursor, name, inputs[name])
                 # Filters that DuckDB pushes into scans of Arrow data drop NaN, which is greater than any number.
-                if copied or _floating(inputs[name]):
+                if copied or _floating(inputs[name]) or (sized and not isinstance(inputs[name], Derived)):
                     cursor.execute(f"CREATE TEMP TABLE {_quoted(name + ' (copy)')} AS SELECT * FROM {_quoted(name)}")
                     cursor.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
                     cursor.execute(f"ALTER TABLE {_quoted(name + ' (copy)')} RENAME TO {_quoted(name)}")
@@ -239,6 +243,13 @@ def _in_order(inputs: Mapping[str, Input]) -> list[str]:
         if name not in done:
             visit(name)
     return list(done)
+
+
+def _sizes_matter(inputs: Mapping[str, Input]) -> bool:
+    """Say whether to copy inputs so that DuckDB knows their sizes: it takes Arrow data for one row, and joins at random."""
+    found = [item for item in inputs.values() if not isinstance(item, Derived)]
+    rows = sum(item.table.num_rows if isinstance(item, Rows) else item.rows for item in found)
+    return len(found) > MANY_INPUTS and rows < COPIED_AT_MOST
 
 
 def _floating(item: Input) -> bool:

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.compiler import rows_delta_sql, rows_sql
+from runnel.compiler import part_sql, rows_delta_sql, rows_sql
 from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.parts import part_of
 from runnel.errors import Terminal
 from runnel.lake import lookup
 from runnel.lake.catalog import now
 from runnel.lake.compaction import fold
 from runnel.model import types
+from runnel.model.program import PARTS, quote
 from runnel.model.program import name as role_name
-from runnel.model.program import quote
 from runnel.model.relation import WEIGHT, Column
 
 if TYPE_CHECKING:
@@ -263,6 +264,17 @@ class Inputs:
                 self._narrow(found, relation, (seen or {})[relation])
         return found
 
+    def empty_of(self, parts: Iterable[tuple[str, Role]]) -> frozenset[tuple[str, Role]]:
+        """Give those parts of changes that are known to have no rows; of a large change nothing is known."""
+        found = {(name, role): self._part(name, role) for name, role in parts}
+        return frozenset(at for at, rows in found.items() if isinstance(rows, Rows) and not rows.table.num_rows)
+
+    def _part(self, relation: str, role: Role) -> Rows | Derived:
+        change = self.delta(relation)
+        if isinstance(change, Rows):
+            return Rows(part_of(self.relation(relation), change.table, role), change.columns)
+        return Derived(part_sql(self.relation(relation), role), (_key(relation, "delta"),))
+
     def _narrow(self, found: dict[str, Input], relation: str, seen: tuple[str, ...]) -> None:
         names = [column.name for column in self.relation(relation).rows]
         whole = found[_key(relation, "rows")]
@@ -275,6 +287,9 @@ class Inputs:
         key = _key(relation, role)
         if role == "delta":
             found[key] = self.delta(relation, own)
+        elif role in PARTS:
+            found[key] = self._part(relation, role)
+            found[_key(relation, "delta")] = self.delta(relation, own)
         elif role == "stored_delta":
             found[key] = self._stored_delta(relation, own)
         elif role == "stored_old" or (role == "old" and known.final is None):

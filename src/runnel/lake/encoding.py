@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from runnel.model import types
-from runnel.model.relation import WEIGHT, Column, Final, Kind, Relation
+from runnel.model.relation import WEIGHT, Column, Final, ForeignKey, Kind, Relation, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -51,6 +51,7 @@ def encode_relation(relation: Relation) -> str:
                 "spark": list(final.spark),
                 "duckdb": list(final.duckdb),
             },
+            "references": [[list(key.columns), key.table, key.trust.value] for key in relation.references],
         }
     )
 
@@ -65,6 +66,7 @@ def decode_relation(name: str, text: str) -> Relation:
         _columns(facts["columns"]),
         tuple(facts["key"]),
         final and Final(_columns(final["columns"]), tuple(final["spark"]), tuple(final["duckdb"])),
+        tuple(ForeignKey(tuple(own), table, Trust(trust)) for own, table, trust in facts.get("references", ())),
     )
 
 

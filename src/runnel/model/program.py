@@ -5,6 +5,7 @@ SQL in a program is Spark's and names each input as one backquoted identifier ma
 | role | what it holds | columns |
 |---|---|---|
 | `delta` | signed rows by which the relation changed in the range (a, b] | `rows` + `_weight` |
+| `updated`, `removed` | of a table with a key: the part of its `delta` whose keys are there before and after, or only before | the same |
 | `old`, `new` | signed rows that add up to the relation as of a, as of b | `rows` + `_weight` |
 | `rows` | the relation's rows as of b, each as often as it occurs | `rows` |
 | `stored_delta`, `stored_old` | of a relation of partials: its stored sums | `columns` + `_weight` |
@@ -22,8 +23,12 @@ from typing import TYPE_CHECKING, Literal
 if TYPE_CHECKING:
     from runnel.model.relation import Column, Relation
 
-Role = Literal["delta", "old", "new", "rows", "stored_delta", "stored_old"]
-ROLES: tuple[Role, ...] = ("delta", "old", "new", "rows", "stored_delta", "stored_old")
+Role = Literal["delta", "updated", "removed", "old", "new", "rows", "stored_delta", "stored_old"]
+ROLES: tuple[Role, ...] = ("delta", "updated", "removed", "old", "new", "rows", "stored_delta", "stored_old")
+PARTS: tuple[Role, ...] = ("updated", "removed")
+"""The roles that hold some of a table's change, sorted by key."""
+Reads = frozenset[tuple[str, Role]]
+NOTHING: Reads = frozenset()
 
 
 def quote(identifier: str) -> str:
@@ -58,6 +63,10 @@ class Term:
     deltas: frozenset[str]
     reads: frozenset[tuple[str, Role]]
 
+    def live(self, changed: frozenset[str], empty: Reads = NOTHING) -> bool:
+        """Say whether it can give rows when just these relations changed, and these parts of changes have no rows."""
+        return self.deltas <= changed and self.reads.isdisjoint(empty)
+
 
 @dataclass(frozen=True)
 class Shared:
@@ -70,14 +79,19 @@ class Shared:
     terms: tuple[Term, ...]
     term: Term
 
-    def delta_sql(self, changed: frozenset[str]) -> str | None:
+    def delta_sql(self, changed: frozenset[str], empty: Reads = NOTHING) -> str | None:
         """Give the SQL of the join's change when just these relations changed; None when it is empty for certain."""
-        live = [term.sql for term in self.terms if term.deltas <= changed]
+        live = [term.sql for term in self.terms if term.live(changed, empty)]
         return "\nUNION ALL\n".join(live) if live else None
 
-    def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
+    def delta_reads(self, changed: frozenset[str], empty: Reads = NOTHING) -> Reads:
         """Say which inputs that SQL names."""
-        return frozenset(read for term in self.terms if term.deltas <= changed for read in term.reads)
+        return frozenset(read for term in self.terms if term.live(changed, empty) for read in term.reads)
+
+    @property
+    def parts(self) -> Reads:
+        """The parts of changes that its terms begin with: where one is empty, its terms are."""
+        return _parts(self.terms)
 
 
 @dataclass(frozen=True)
@@ -104,9 +118,12 @@ class Step:
     stored: bool = True
     shared: Shared | None = None
 
-    def delta_sql(self, changed: frozenset[str]) -> str | None:
-        """Give the SQL of the change when just these relations changed; None when it is empty for certain."""
-        live = [term.sql for term in self.terms if term.deltas <= changed]
+    def delta_sql(self, changed: frozenset[str], empty: Reads = NOTHING) -> str | None:
+        """Give the SQL of the change when just these relations changed; None when it is empty for certain.
+
+        Terms that begin with a part of a change that is known to be `empty` are left out.
+        """
+        live = [term.sql for term in self.terms if term.live(changed, empty)]
         parts = [self.around.replace("{terms}", "\nUNION ALL\n".join(live))] if live else []
         parts += [term.sql for term in self.extra if term.deltas <= changed]
         return "\nUNION ALL\n".join(parts) if parts else None
@@ -133,13 +150,22 @@ class Step:
         """How often the change of what it reads stands in the SQL of the change."""
         return self.around.count("{terms}") if self.terms else 0
 
-    def delta_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
+    @property
+    def parts(self) -> Reads:
+        """The parts of changes that its terms begin with: where one is empty, its terms are."""
+        return _parts(self.terms)
+
+    def delta_reads(self, changed: frozenset[str], empty: Reads = NOTHING) -> Reads:
         """Say which inputs that SQL names."""
-        live = [term for term in self.terms if term.deltas <= changed]
+        live = [term for term in self.terms if term.live(changed, empty)]
         extra = [term for term in self.extra if term.deltas <= changed]
         return frozenset(read for term in (*live, *extra) for read in term.reads) | (
             self.around_reads if live else frozenset()
         )
+
+
+def _parts(terms: tuple[Term, ...]) -> Reads:
+    return frozenset(read for term in terms for read in term.reads if read[1] in PARTS)
 
 
 @dataclass(frozen=True)

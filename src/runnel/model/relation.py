@@ -56,6 +56,34 @@ class Final:
     duckdb: tuple[str, ...]
 
 
+class Trust(str, Enum):
+    """Why a foreign key holds: it is checked at every commit, the user vouches for it, or nobody says so."""
+
+    ENFORCED = "enforced"
+    RELY = "relied on"
+    NONE = "not enforced"
+
+
+@dataclass(frozen=True)
+class ForeignKey:
+    """Wherever none of `columns` is NULL, a row of `table` has these values as its key, part by part in the key's order.
+
+    It holds after every epoch. Only a key with `holds` may be used: a wrong one would give wrong rows.
+    """
+
+    columns: tuple[str, ...]
+    table: str
+    trust: Trust = Trust.ENFORCED
+
+    @property
+    def holds(self) -> bool:
+        """Whether somebody answers for it."""
+        return self.trust is not Trust.NONE
+
+    def __str__(self) -> str:
+        return f"({', '.join(self.columns)}) references {self.table}, {self.trust.value}"
+
+
 @dataclass(frozen=True)
 class Relation:
     """A named bag of rows. `columns` are those stored, without `_weight`; `key` is unique in the rows, or empty.
@@ -68,6 +96,7 @@ class Relation:
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     final: Final | None = None
+    references: tuple[ForeignKey, ...] = ()
 
     @property
     def rows(self) -> tuple[Column, ...]:

@@ -5,9 +5,11 @@ The table is rewritten beside the old one and swapped in one commit. Epochs of b
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.errors import Terminal
+from runnel.model.foreign_keys import check_types
 from runnel.pipeline.plan import make_plan
 from runnel.pipeline.swap import swap_planned
 from runnel.pipeline.transaction import find_table
@@ -22,13 +24,24 @@ if TYPE_CHECKING:
     from runnel.pipeline.runtime import Runtime
 
 
-def alter_table(runtime: Runtime, name: str, reshape: Callable[[Relation], Reshaped]) -> list[str]:
-    """Give a table another shape; say what was done to it and to the views over it."""
+def alter_table(
+    runtime: Runtime,
+    name: str,
+    reshape: Callable[[Relation], Reshaped],
+    declared: Callable[[Relation, Snapshot], Relation] | None = None,
+) -> list[str]:
+    """Give a table another shape; say what was done to it and to the views over it.
+
+    `declared` gives it its foreign keys where they are said anew.
+    """
 
     def at(head: Snapshot) -> Plan:
         shape = reshape(find_table(head, name))
+        if declared is not None:
+            shape = replace(shape, relation=declared(shape.relation, head))
         if shape.relation == shape.before:
             return make_plan(runtime, head, [])
+        _check_foreign_keys(head, shape)
         _refuse_lost_columns(runtime, head, shape)
         return make_plan(runtime, head, [], {shape.before.name: shape})
 
@@ -39,9 +52,23 @@ def alter_table(runtime: Runtime, name: str, reshape: Callable[[Relation], Resha
     ]
 
 
+def _check_foreign_keys(head: Snapshot, shape: Reshaped) -> None:
+    """See that all foreign keys to and from the table still compare like with like, and that none has to be checked."""
+    for new in shape.unchecked:
+        raise Terminal(
+            "RUNNEL-ALTER-FOREIGN-KEY",
+            f"{shape.before.name}: ({', '.join(new.columns)}) cannot begin to reference {new.table}, because its rows were never checked",
+            hint="make a new table and copy the rows, or say RELY if it always held",
+        )
+    relations = {**head.relations, shape.relation.name: shape.relation}
+    for relation in relations.values():
+        if relation.name == shape.relation.name or any(k.table == shape.relation.name for k in relation.references):
+            check_types(relation, relations)
+
+
 def _refuse_lost_columns(runtime: Runtime, head: Snapshot, shape: Reshaped) -> None:
     """See that no view reads a column that goes or gets another name."""
-    if shape.narrowed == shape.before:
+    if shape.narrowed.columns == shape.before.columns:
         return
     plan = make_plan(runtime, head, [], {shape.before.name: shape}, narrowed=True)
     hurt = [name for name in plan.programs if name in plan.made]

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from runnel.model.program import PARTS
+
 if TYPE_CHECKING:
     from runnel.engine.inputs import Inputs
     from runnel.model.program import Program
@@ -42,7 +44,8 @@ def estimate(program: Program, inputs: Inputs, changed: frozenset[str]) -> Estim
     step = program.steps[-1]
     delta = sum(inputs.delta_rows(name) for name in changed)
     kept = inputs.stored_rows(program.view)
-    state = {name for name, role in step.delta_reads(changed) if role != "delta" and name != program.view}
+    reads = step.delta_reads(changed, inputs.empty_of(step.parts))
+    state = {name for name, role in reads if role not in ("delta", *PARTS) and name != program.view}
     looked_up = sum(inputs.stored_rows(name) for name in state)
     everything = sum(inputs.stored_rows(name) for name in program.inputs)
     return Estimate(CHANGED_ROW * delta + STATE_ROW * looked_up, COMPUTED_ROW * (everything + kept), delta)

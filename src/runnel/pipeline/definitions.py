@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from runnel.config import parse_duration
 from runnel.errors import RunnelError, Terminal, nearest
 from runnel.lake.entries import Commit
+from runnel.model.ddl import spelled
+from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind, Relation, check_columns
 from runnel.pipeline.plan import Definition, stages_in_use, text_reads
 from runnel.pipeline.rebuild import rebuild
@@ -15,11 +17,12 @@ from runnel.pipeline.swap import swap
 from runnel.pipeline.update import update
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from runnel.errors import Place
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
+    from runnel.model.foreign_keys import Reference
     from runnel.model.program import Program
     from runnel.model.relation import Column
     from runnel.pipeline.plan import Plan
@@ -29,14 +32,24 @@ MODES = ("auto", "incremental", "full")
 REFRESH_WORDS = ("immediate", "manual", "auto")
 
 
-def create_table(runtime: Runtime, name: str, columns: tuple[Column, ...], key: tuple[str, ...]) -> Relation:
-    """Create an empty table; one of the same shape that is there already is left alone."""
+def create_table(
+    runtime: Runtime,
+    name: str,
+    columns: tuple[Column, ...],
+    key: tuple[str, ...],
+    references: Sequence[Reference] = (),
+    sources: Collection[str] = (),
+) -> None:
+    """Create an empty table; one of the same shape that is there already is left alone.
+
+    `sources` are the names of the outside sources, between whose tables no foreign key can be enforced.
+    """
     check_columns(name, columns, key)
-    by_name = {c.name.lower(): c.name for c in columns}
-    relation = Relation(name, Kind.TABLE, columns, tuple(by_name[part.lower()] for part in key))
+    plain = Relation(name, Kind.TABLE, columns, spelled(key, columns))
 
     def build(head: Snapshot) -> Commit | None:
         there = _find(head, name)
+        relation = with_references(plain, references, head.relations, sources)
         if there == relation:
             return None
         if there is not None:
@@ -48,7 +61,6 @@ def create_table(runtime: Runtime, name: str, columns: tuple[Column, ...], key: 
         return Commit(base=head.epoch, create=[relation], kind="define")
 
     _publish(runtime, build)
-    return relation
 
 
 def create_view(

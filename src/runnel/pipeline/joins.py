@@ -53,10 +53,11 @@ def _joined(runtime: Runtime, inputs: Inputs, shared: Shared, views: tuple[str, 
     try:
         sizes = {name: inputs.delta_rows(name) for name in read}
         changed = frozenset(name for name, rows in sizes.items() if rows)
-        sql = shared.delta_sql(changed)
+        empty = inputs.empty_of(shared.parts)
+        sql = shared.delta_sql(changed, empty)
         if sql is None:
             return None
-        roles = inputs.roles(shared.delta_reads(changed))
+        roles = inputs.roles(shared.delta_reads(changed, empty))
         columns = signed(shared.relation.columns)
         if sum(sizes.values()) > runtime.large:
             files = materialise(runtime, shared.relation, sql, roles, large=True)

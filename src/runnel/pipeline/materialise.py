@@ -29,7 +29,8 @@ def change_sql(
         return difference_sql(step)
     if step.shared is not None and inputs.handed_on(step.shared.relation.name):
         return step.shared_sql(changed), step.shared_reads(changed)
-    return step.delta_sql(changed), step.delta_reads(changed)
+    empty = inputs.empty_of(step.parts)
+    return step.delta_sql(changed, empty), step.delta_reads(changed, empty)
 
 
 def recompute_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:

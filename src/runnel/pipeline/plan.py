@@ -247,7 +247,8 @@ def _entry(
     stored: ViewEntry | None,
 ) -> ViewEntry:
     assert said is not None
-    read = {*program.inputs, *(name for stage in program.stages for name in stage.inputs)}
+    named = bind(said.sql, relations, events=True)[1]
+    read = {*named, *program.inputs, *(name for stage in program.stages for name in stage.inputs)}
     tables = [relations[n] for n in sorted(read) if n in relations and relations[n].kind is Kind.TABLE]
     if isinstance(said, ViewEntry):
         tables = [as_seen(said, table) for table in tables]

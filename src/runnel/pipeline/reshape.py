@@ -12,7 +12,7 @@ from runnel.engine.inputs import stored
 from runnel.errors import Terminal
 from runnel.model import types
 from runnel.model.program import quote
-from runnel.model.relation import WEIGHT, Column, Relation, check_columns
+from runnel.model.relation import WEIGHT, Column, Relation, Trust, check_columns
 from runnel.pipeline.materialise import materialise
 
 if TYPE_CHECKING:
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from runnel.compiler.alter import Alteration
     from runnel.lake.entries import DataFile, NewFile
+    from runnel.model.relation import ForeignKey
     from runnel.model.types import Type
     from runnel.pipeline.runtime import Runtime
 
@@ -54,7 +55,23 @@ class Reshaped:
         said += [f"{name} dropped" for name in gone]
         said += [f"{o} renamed to {c.name}" for c, o in pairs if o is not None and o != c.name]
         said += [f"{c.name} widened to {c.type}" for c, o in pairs if o is not None and types_before[o] != c.type]
+        said += ["foreign keys changed"] if self.relation.references != self.kept_references() else []
         return ", ".join(said) or "columns in another order"
+
+    def kept_references(self) -> tuple[ForeignKey, ...]:
+        """Give the foreign keys of before under the new names of their columns."""
+        now = {o: c.name for c, o in zip(self.relation.columns, self.origin, strict=True) if o is not None}
+        return tuple(replace(key, columns=tuple(now.get(c, c) for c in key.columns)) for key in self.before.references)
+
+    @property
+    def unchecked(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys that are new and would have to hold for the rows that are there."""
+        kept = {(key.columns, key.table) for key in self.kept_references() if key.trust is Trust.ENFORCED}
+        return tuple(
+            key
+            for key in self.relation.references
+            if key.trust is Trust.ENFORCED and (key.columns, key.table) not in kept
+        )
 
 
 def altered(table: Relation, change: Alteration) -> Reshaped:
@@ -68,12 +85,24 @@ def altered(table: Relation, change: Alteration) -> Reshaped:
                 f"{table.name}: {dropped!r} is part of the key and cannot be dropped",
                 hint="keep it",
             )
+        if any(dropped in key.columns for key in table.references):
+            raise Terminal(
+                "RUNNEL-ALTER-KEY",
+                f"{table.name}: {dropped!r} is part of a foreign key and cannot be dropped",
+                hint="keep it",
+            )
         pairs = [(column, origin) for column, origin in pairs if origin != dropped]
     renamed = {table.column(old).name: new for old, new in change.rename}
     wider = {table.column(column.name).name: column.type for column in change.widen}
     made = [(_column(table, column, renamed, wider), origin) for column, origin in pairs]
     made += [(column, None) for column in change.add]
-    return _checked(table, made, tuple(renamed.get(part, part) for part in table.key))
+    shape = _checked(table, made, tuple(renamed.get(part, part) for part in table.key))
+    return replace(shape, relation=replace(shape.relation, references=shape.kept_references()))
+
+
+def unchanged(table: Relation) -> Reshaped:
+    """Give a table as it is."""
+    return Reshaped(table, table, tuple(column.name for column in table.columns))
 
 
 def like(table: Relation, columns: tuple[Column, ...], key: tuple[str, ...]) -> Reshaped:

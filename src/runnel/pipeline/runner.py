@@ -11,12 +11,12 @@ import socket
 import threading
 import time
 import uuid
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from runnel.config import parse_duration
-from runnel.errors import Conflict, Terminal, Transient
-from runnel.pipeline.definitions import create_table
+from runnel.errors import Conflict, Transient
 from runnel.pipeline.epoch import run_epoch
+from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.step import with_stages
 from runnel.pipeline.upkeep import after_epoch, tidy
 
@@ -169,17 +169,3 @@ def _is_dead(owner: str) -> bool:
     except PermissionError:
         return False
     return False
-
-
-def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> None:
-    """Create the table of every source that is not there yet; refuse one whose shape changed underneath."""
-    known = runtime.lake.snapshot().relations
-    for name, source in sources.items():
-        for table in source.tables():
-            if table.columns == getattr(known.get(f"{name}.{table.name}"), "columns", None):
-                continue
-            try:
-                create_table(runtime, f"{name}.{table.name}", table.columns, table.key)
-            except Terminal as error:
-                error.hint = error.hint or "its columns changed in the source"
-                raise

@@ -19,6 +19,7 @@ from runnel.engine.inputs import Pending
 from runnel.errors import Conflict
 from runnel.failpoints import reach
 from runnel.lake.entries import Commit
+from runnel.pipeline.foreign_keys import check as check_foreign_keys
 from runnel.pipeline.maintain import maintain
 
 if TYPE_CHECKING:
@@ -114,6 +115,7 @@ def _attempt(
         begun, before = time.perf_counter(), runtime.engine.counted.to_dict()
         head = runtime.lake.snapshot()
         change = build(head)
+        check_foreign_keys(runtime.lake, head, change.signed)
         reach("epoch:captured")
         captured = time.perf_counter()
         for name, table in change.signed.items():

@@ -21,12 +21,14 @@ from runnel.connectors import open_source
 from runnel.engine.functions import user_function
 from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError
 from runnel.lake.lake import Lake
-from runnel.model.ddl import parse_columns
+from runnel.model.ddl import parse_table
+from runnel.model.foreign_keys import Reference
 from runnel.pipeline import definitions, upkeep
 from runnel.pipeline.alter import alter_table
 from runnel.pipeline.reshape import altered
-from runnel.pipeline.runner import Runner, check_source_tables
+from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
+from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.transaction import Transaction
 from runnel.project.explain import Explanation, explain
 from runnel.project.functions import register
@@ -70,10 +72,27 @@ class Project:
 
     # -- definitions
 
-    def create_table(self, name: str, columns: str, key: list[str] | tuple[str, ...] | None = None) -> RelationHandle:
-        """Create a managed table from Spark DDL, such as `"id BIGINT, cost DECIMAL(12,2)"`."""
-        parsed, declared = parse_columns(columns)
-        definitions.create_table(self.runtime, name, parsed, tuple(key if key is not None else declared))
+    def create_table(
+        self,
+        name: str,
+        columns: str,
+        key: list[str] | tuple[str, ...] | None = None,
+        references: Mapping[str | tuple[str, ...], str] | None = None,
+    ) -> RelationHandle:
+        """Create a managed table from Spark DDL, such as `"id BIGINT, cost DECIMAL(12,2)"`.
+
+        `references` are foreign keys, such as `{"customer_id": "customers"}`; they are checked at every commit. The DDL may
+        have them too: `FOREIGN KEY (customer_id) REFERENCES customers (id)`.
+        """
+        said = parse_table(columns, owner=name)
+        more = [
+            Reference((own,) if isinstance(own, str) else tuple(own), table)
+            for own, table in (references or {}).items()
+        ]
+        named = tuple(key if key is not None else said.key)
+        definitions.create_table(
+            self.runtime, name, said.columns, named, (*said.references, *more), self.config.outside
+        )
         return self.table(name)
 
     def create_view(
@@ -103,7 +122,7 @@ class Project:
 
     def _refuse_source_table(self, name: str) -> None:
         source = name.partition(".")[0] if "." in name else None
-        if source in {s.name for s in self.config.sources if s.type != "managed"}:
+        if source in self.config.outside:
             raise Terminal(
                 "RUNNEL-ALTER-SOURCE", f"{name} is what its source says", hint=f"change the table in {source} itself"
             )

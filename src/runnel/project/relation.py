@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from runnel.engine.base import Engine, Input
     from runnel.lake.lake import Lake
     from runnel.lake.snapshot import Snapshot
-    from runnel.model.relation import Column, Relation
+    from runnel.model.relation import Column, ForeignKey, Relation
 
 
 class Result:
@@ -75,6 +75,11 @@ class RelationHandle:
         relation = self.relation
         shown = {c.name for c in relation.rows}
         return relation.key if set(relation.key) <= shown else ()
+
+    @property
+    def references(self) -> tuple[ForeignKey, ...]:
+        """The foreign keys of a table."""
+        return self.relation.references
 
     def result(self, at: int | None = None) -> Result:
         """Give the rows at an epoch, not yet computed."""

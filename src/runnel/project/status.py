@@ -32,12 +32,14 @@ class SourceStatus:
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table: its stored signed rows and files."""
+    """One table: its stored signed rows and files, its key and its foreign keys."""
 
     name: str
     rows: int
     files: int
     bytes: int
+    key: tuple[str, ...] = ()
+    references: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -73,7 +75,9 @@ class Status:
     def __str__(self) -> str:
         lines = [f"project {self.project}, epoch {self.epoch}, runner {self.runner or 'none'}"]
         lines += [f"source {s.name}: {dict(s.lag)}" + (f" ERROR {s.error}" if s.error else "") for s in self.sources]
-        lines += [f"table {t.name}: {t.rows} rows in {t.files} files" for t in self.tables]
+        for t in self.tables:
+            lines.append(f"table {t.name}: {t.rows} rows in {t.files} files")
+            lines += [f"  {reference}" for reference in t.references]
         lines += [
             f"view {v.name}: {v.strategy}, refresh {v.refresh}, at epoch {v.frontier} ({v.behind} behind), last {v.last}"
             + (f" ERROR {v.error}" if v.error else "")
@@ -92,7 +96,7 @@ def status(runtime: Runtime, project: str, sources: Mapping[str, Source]) -> Sta
         head.epoch,
         runtime.lake.holder(LEASE),
         tuple(_source(head, name, source) for name, source in sources.items()),
-        tuple(TableStatus(r.name, *_size(head, r.name)) for r in shown),
+        tuple(TableStatus(r.name, *_size(head, r.name), r.key, tuple(map(str, r.references))) for r in shown),
         tuple(_view(runtime, head, view, last.get(view.name, "")) for view in head.views.values()),
     )
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from runnel.compiler import TableStatement, ViewStatement, parse_statements
 from runnel.compiler.serialize import is_current
 from runnel.errors import Problems, RunnelError, Terminal
-from runnel.model.relation import Kind
+from runnel.model.foreign_keys import with_references
+from runnel.model.relation import Kind, Relation
 from runnel.pipeline import definitions
 from runnel.pipeline.alter import alter_table
 from runnel.pipeline.plan import Definition, Refused
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from runnel.config import Config
     from runnel.lake.entries import ViewEntry
+    from runnel.lake.snapshot import Snapshot
     from runnel.pipeline.runtime import Runtime
 
 
@@ -73,7 +75,7 @@ def sync(runtime: Runtime, settings: Config, progress: Callable[[str], None] | N
             progress(text)
 
     _renew_older(runtime, say)
-    problems = _tables(runtime, tables, say)
+    problems = _tables(runtime, tables, settings.outside, say)
     while True:
         before = len(done)
         wrong = _replace_changed(runtime, views, say)
@@ -96,17 +98,37 @@ def _renew_older(runtime: Runtime, say: Callable[[str], None]) -> None:
             say(f"view {view.name} made anew, because another version of runnel had made it")
 
 
-def _tables(runtime: Runtime, tables: list[TableStatement], say: Callable[[str], None]) -> list[RunnelError]:
+def referenced_first(tables: list[TableStatement]) -> list[TableStatement]:
+    """Put each table behind those it refers to, whatever order the files have; a circle stays as it is."""
+    order: list[TableStatement] = []
+    rest = list(tables)
+    while rest:
+        names = {table.name.lower() for table in rest}
+        free = [t for t in rest if not ({r.table.lower() for r in t.references} & names - {t.name.lower()})]
+        order += free or rest
+        rest = [table for table in rest if table not in order]
+    return order
+
+
+def _tables(
+    runtime: Runtime, tables: list[TableStatement], outside: frozenset[str], say: Callable[[str], None]
+) -> list[RunnelError]:
     """Create tables that are new, and change the columns of those whose text has changed."""
     problems: list[RunnelError] = []
-    for table in tables:
+    for table in referenced_first(tables):
+
+        def declared(relation: Relation, head: Snapshot, table: TableStatement = table) -> Relation:
+            return with_references(relation, table.references, head.relations, outside)
+
         try:
-            there = runtime.lake.snapshot().relations.get(table.name)
+            head = runtime.lake.snapshot()
+            there = head.relations.get(table.name)
             if there is None or there.kind is not Kind.TABLE:
-                definitions.create_table(runtime, table.name, table.columns, table.key)
+                definitions.create_table(runtime, table.name, table.columns, table.key, table.references, outside)
                 say(f"table {table.name} created")
-            elif (there.columns, there.key) != (table.columns, table.key):
-                for text in alter_table(runtime, table.name, partial(like, columns=table.columns, key=table.key)):
+            elif there != declared(Relation(table.name, Kind.TABLE, table.columns, table.key), head):
+                shape = partial(like, columns=table.columns, key=table.key)
+                for text in alter_table(runtime, table.name, shape, declared):
                     say(text)
         except RunnelError as error:
             error.place = error.place or table.place

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from runnel.compiler.passes.drop_joins import drop_joins
 from runnel.compiler.passes.merge_derived import merge_derived
 from runnel.compiler.passes.prune_columns import prune_columns
 from runnel.compiler.passes.push_filters import push_filters
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from runnel.compiler.plan import Node
 
-PASSES: tuple[Callable[[Node], Node], ...] = (merge_derived, push_filters, prune_columns)
+PASSES: tuple[Callable[[Node], Node], ...] = (merge_derived, drop_joins, push_filters, prune_columns)
 
 
 def run(node: Node) -> Node:

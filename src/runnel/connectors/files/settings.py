@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from runnel.config import reveal
 from runnel.errors import Problems, RunnelError, UsageError, nearest
-from runnel.model.ddl import parse_columns, spelled
+from runnel.model.ddl import parse_table, spelled
 from runnel.model.relation import check_columns
 
 if TYPE_CHECKING:
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel import config
+    from runnel.model.foreign_keys import Reference
     from runnel.model.relation import Column
 
 Format = Literal["parquet", "csv", "jsonl"]
@@ -32,8 +33,8 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
 class Settings:
     """Where the files are and how they are read.
 
-    `table` is set when the folder itself holds one table's files; else each sub-folder is a table. `schemas` and `keys`
-    have an entry for each table that the settings describe. `time_unit` is what a number means as a timestamp.
+    `table` is set when the folder itself holds one table's files; else each sub-folder is a table. `schemas`, `keys` and
+    `references` have an entry for each table that the settings describe. `time_unit` is what a number means as a timestamp.
     `before` says whether an envelope's before image is the whole row or, like a replica identity, only its key.
     """
 
@@ -44,6 +45,7 @@ class Settings:
     tables: tuple[str, ...] | None = None
     schemas: Mapping[str, tuple[Column, ...]] = field(default_factory=dict)
     keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    references: Mapping[str, tuple[Reference, ...]] = field(default_factory=dict)
     format: Format | None = None
     start: str = "snapshot"
     delimiter: str = ","
@@ -58,7 +60,7 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
     problems: list[RunnelError] = []
     _check(source, values, problems)
     table = values.get("table")
-    schemas, keys = _schemas(source, values, problems)
+    schemas, keys, references = _schemas(source, values, problems)
     if problems:
         raise Problems(problems)
     tables = values.get("tables")
@@ -70,6 +72,7 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
         tables=None if tables is None else tuple(tables),
         schemas=schemas,
         keys=keys,
+        references=references,
         **{
             name: values[name]
             for name in ("format", "start", "delimiter", "null", "time_unit", "before")
@@ -102,13 +105,15 @@ def _check(source: config.Source, values: Mapping[str, Any], problems: list[Runn
 
 def _schemas(
     source: config.Source, values: Mapping[str, Any], problems: list[RunnelError]
-) -> tuple[dict[str, tuple[Column, ...]], dict[str, tuple[str, ...]]]:
+) -> tuple[dict[str, tuple[Column, ...]], dict[str, tuple[str, ...]], dict[str, tuple[Reference, ...]]]:
     """Read `schema` and `key`: one entry per table, or the bare value where there is one table."""
     schemas: dict[str, tuple[Column, ...]] = {}
+    references: dict[str, tuple[Reference, ...]] = {}
     keys: dict[str, tuple[str, ...]] = {}
     for table, text in _per_table(source, values, "schema", str, problems).items():
         try:
-            schemas[table], keys[table] = parse_columns(text, owner=table, place=source.at("schema"))
+            said = parse_table(text, owner=table, place=source.at("schema"))
+            schemas[table], keys[table], references[table] = said.columns, said.key, said.references
         except UsageError as error:
             problems.append(error)
     for table, names in _per_table(source, values, "key", list, problems).items():
@@ -120,7 +125,7 @@ def _schemas(
         except RunnelError as error:
             problems.append(UsageError(error.code, error.message, place=source.at("key"), hint=error.hint))
         keys[table] = spelled(keys[table], schemas[table])
-    return schemas, {table: key for table, key in keys.items() if key}
+    return schemas, {table: key for table, key in keys.items() if key}, references
 
 
 def _per_table(

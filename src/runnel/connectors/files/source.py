@@ -133,7 +133,7 @@ class FilesSource:
         except RunnelError as error:
             place = Place(file.shown) if file else None
             raise Terminal(error.code, error.message, place=place, hint=error.hint) from error
-        return TableInfo(name, columns, spelled(key, columns))
+        return TableInfo(name, columns, spelled(key, columns), self.settings.references.get(name, ()))
 
     def _listed(self) -> dict[str, list[File]]:
         known = {table.name for table in self.tables()}

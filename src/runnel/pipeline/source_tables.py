@@ -1,0 +1,61 @@
+"""The tables of outside sources: made when they are first seen, given their foreign keys when these are declared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from runnel.errors import Terminal
+from runnel.model.foreign_keys import with_references
+from runnel.model.relation import Kind
+from runnel.pipeline.alter import alter_table
+from runnel.pipeline.definitions import create_table
+from runnel.pipeline.reshape import unchanged
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from runnel.connectors.base import TableInfo
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Relation
+    from runnel.pipeline.runtime import Runtime
+
+
+def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> None:
+    """Create the table of every source that is not there yet; refuse one whose shape changed underneath.
+
+    Foreign keys come after all tables: a table may refer to one that is described behind it, or that is not there yet.
+    """
+    known = runtime.lake.snapshot().relations
+    told = {f"{name}.{table.name}": table for name, source in sources.items() for table in source.tables()}
+    for name, table in told.items():
+        if table.columns == getattr(known.get(name), "columns", None):
+            continue
+        try:
+            create_table(runtime, name, table.columns, table.key)
+        except Terminal as error:
+            error.hint = error.hint or "its columns changed in the source"
+            raise
+    for name, table in told.items():
+        if table.references or (name in known and known[name].references):
+            _declare(runtime, name, _Declared(table, frozenset(sources)))
+
+
+@dataclass(frozen=True)
+class _Declared:
+    """Gives a source's table the foreign keys its settings name, as far as the tables they reference are there."""
+
+    table: TableInfo
+    sources: frozenset[str]
+
+    def __call__(self, relation: Relation, head: Snapshot) -> Relation:
+        there = {r.name.lower() for r in head.relations.values() if r.kind is Kind.TABLE}
+        source = relation.name.partition(".")[0]
+        found = [r for r in self.table.references if {f"{source}.{r.table}".lower(), r.table.lower()} & there]
+        return with_references(relation, found, head.relations, self.sources)
+
+
+def _declare(runtime: Runtime, name: str, declared: _Declared) -> None:
+    head = runtime.lake.snapshot()
+    if declared(head.relations[name], head) != head.relations[name]:
+        alter_table(runtime, name, unchanged, declared)
