@@ -50,7 +50,7 @@ class Run:
 
     epoch: float | Literal["transaction"] = 0.1
     max_rows: int = 1_000_000
-    driver_rows: int = 50_000
+    driver_rows: int = 2_000_000
 
 
 @dataclass(frozen=True)

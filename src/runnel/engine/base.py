@@ -20,7 +20,8 @@ if TYPE_CHECKING:
 class Files:
     """Parquet files with these columns (`_weight` included where they hold signed rows); no files: no rows.
 
-    Where they are files of a relation, `relation` and `parts` say so: rows can then be looked up in them by key.
+    Where they are files of a relation, `relation` and `parts` say so: rows can then be looked up in them by key. A `change`
+    is read whole by whoever reads it.
     """
 
     paths: tuple[str, ...]
@@ -29,6 +30,7 @@ class Files:
     bytes: int = 0
     relation: Relation | None = field(default=None, repr=False)
     parts: tuple[DataFile | NewFile, ...] = field(default=(), repr=False)
+    change: bool = False
 
 
 @dataclass(frozen=True)
@@ -93,6 +95,10 @@ class Engine(Protocol):
 
     def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
         """Run a step of a delta program, wherever that is cheapest; the result is small and comes to the driver."""
+        ...
+
+    def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
+        """Run a step of a delta program in the driver, if that is the place for it, however large the result; else None."""
         ...
 
     def write(

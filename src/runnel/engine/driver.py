@@ -29,15 +29,14 @@ if TYPE_CHECKING:
     from runnel.engine.reduction import Lookup, Reduced
     from runnel.model.relation import Column
 
-CHANGES = 50_000
+CHANGES = 2_000_000
 """Rows of change up to which the driver may do the work."""
 WHOLE = 50_000
 """Rows of a relation up to which it is read whole, and kept."""
-KEYS = 30_000
 SCANNED = 12_000_000
 """Rows of row groups that one query's look-ups may go through."""
-HELD = 1_000_000
-"""Rows that one query may have in the driver's memory."""
+HELD = 1 << 30
+"""Bytes that the inputs of one query may take in the driver's memory."""
 
 
 @dataclass
@@ -51,6 +50,11 @@ class Small:
     def rows(self) -> int:
         """How many rows it reads."""
         return sum(one.table.num_rows for one in self.inputs.values() if isinstance(one, Rows))
+
+    @property
+    def bytes(self) -> int:
+        """How much memory they take."""
+        return sum(one.table.nbytes for one in self.inputs.values() if isinstance(one, Rows))
 
 
 class Driver:
@@ -85,11 +89,12 @@ class Driver:
 
     def small(self, sql: str, inputs: Mapping[str, Input]) -> Small | None:
         """Give the query over rows in memory; None where it has to read more than belongs there."""
+        files = {name: one for name, one in inputs.items() if isinstance(one, Files) and one.rows}
         changed = [one.table.num_rows for one in inputs.values() if isinstance(one, Rows)]
+        changed += [one.rows for one in files.values() if one.change]
         if not self.changes or sum(changed) > self.changes:
             return None
-        files = {name: one for name, one in inputs.items() if isinstance(one, Files) and one.rows}
-        large = frozenset(name for name, one in files.items() if one.rows > self.whole)
+        large = frozenset(name for name, one in files.items() if one.rows > self.whole and not one.change)
         if any(one.relation is None for one in files.values()):
             return None
         derived = tuple((name, one.sql) for name, one in inputs.items() if isinstance(one, Derived))
@@ -114,7 +119,7 @@ class Driver:
             source = inputs[step.source]
             assert isinstance(source, Files), step.source
             held[step.name] = self._looked_up(step, source, reduced, held, reading)
-            if found.rows > HELD:
+            if found.bytes > HELD:
                 raise lookup.TooMuch
         self.counted.add(bytes_read=reading.bytes)
         return found
@@ -141,7 +146,7 @@ class Driver:
         return Rows(table.select(wanted).cast(schema), columns)
 
     def _keys(self, step: Lookup, source: Files, held: Mapping[str, Input]) -> pa.Table:
-        """Find the keys to look up; more of them than `KEYS` are better joined than looked up."""
+        """Find the keys to look up."""
         if not _alike(step.keys, held):
             raise lookup.TooMuch
         try:
@@ -150,9 +155,7 @@ class Driver:
             raise lookup.TooMuch from None
         kinds = {column.name.lower(): types.to_arrow(column.type) for column in source.columns}
         names = {column.name.lower(): column.name for column in source.columns}
-        if keys.num_rows > KEYS or any(
-            not _same_kind(keys.schema.field(at).type, kinds[name.lower()]) for at, name in enumerate(step.columns)
-        ):
+        if any(not _same_kind(keys.schema.field(at).type, kinds[name.lower()]) for at, name in enumerate(step.columns)):
             raise lookup.TooMuch
         return keys.rename_columns([names[name.lower()] for name in step.columns])
 

@@ -70,6 +70,7 @@ class DuckDbEngine:
         self.functions: dict[str, UserFunction] = {}
         self.counted = Counted()
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
+        self._connection.execute("SET temp_directory = ''")
         self._lock = threading.Lock()
         if memory_limit is not None:
             self._connection.execute(f"SET memory_limit = '{memory_limit}'")
@@ -124,6 +125,11 @@ class DuckDbEngine:
     def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
         """Run a step of a delta program, like any query."""
         return self.rows(sql, inputs, columns)
+
+    def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
+        """Leave it to `write`: here everything runs in the driver."""
+        del sql, inputs, columns
+        return None
 
     def _run(
         self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None, *, copied: bool

@@ -194,7 +194,7 @@ class Inputs:
 
     def _stored_delta(self, relation: str, own: frozenset[str]) -> Files:
         since = [] if relation in own else self._since(relation)
-        return stored(self.relation(relation), [*since, *self._pending.of(relation)])
+        return replace(stored(self.relation(relation), [*since, *self._pending.of(relation)]), change=True)
 
     def stored_rows(self, relation: str) -> int:
         """Count the signed rows stored of a relation, before the change."""

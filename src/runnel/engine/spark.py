@@ -185,6 +185,11 @@ class SparkEngine:
             self.rows(small.sql, small.inputs, columns) if small.rows <= LOCAL_ROWS else self.rows(sql, inputs, columns)
         )
 
+    def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
+        """Run a step of a delta program in the driver, if that is the place for it, however large the result; else None."""
+        small = self.driver.small(sql, inputs)
+        return self.driver.rows(small, columns) if small is not None else None
+
     def frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
         """Give a query as a DataFrame, for callers who go on in Spark."""
         with _spoken(sql):

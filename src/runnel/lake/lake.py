@@ -120,7 +120,7 @@ class Lake:
         """Write signed rows as one Parquet file, not yet published."""
         shaped = files.shape(relation, table)
         written = files.write(relation, self.folder(relation.name), shaped)
-        if shaped.num_rows <= lookup.SMALL_FILE:
+        if shaped.num_rows <= lookup.KEPT_ROWS:
             lookup.remember(written.path, shaped)
         return written
 

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from runnel.model.relation import Relation
 
 SMALL_FILE = 50_000
+KEPT_ROWS = 2_000_000
 KEPT_BYTES = 256 << 20
 PAIRS = 50_000_000
 
@@ -96,7 +97,7 @@ def _chosen(
     relation: Relation, file: DataFile | NewFile, wanted: list[_Wanted], reading: Reading
 ) -> tuple[Footer | None, list[int]]:
     """Choose the row groups to read; a small file is taken whole, from memory where it was read before."""
-    if file.rows <= SMALL_FILE:
+    if file.rows <= SMALL_FILE or file.path in _small:
         reading.rows += file.rows
         reading.bytes += file.bytes
         return None, []

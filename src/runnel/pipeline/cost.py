@@ -1,13 +1,15 @@
-"""Estimates, in rows, what it costs to follow a change and what it costs to compute a view anew, and chooses the cheaper.
+"""Estimates what it costs to follow a change and what it costs to compute a view anew, and chooses the cheaper.
 
-The figures are rough on purpose: a row of a change is looked up, joined and written, a row of the state is only read. Below
-`FLOOR` rows of change the fixed cost of a job outweighs all of it, and a view is always followed.
+The first estimate is in rows: a row of a change is looked up, joined and written in each step, a row of the state is only
+read. How long such a row takes is learned from what epochs took, for each view and each way by itself. Below `FLOOR` rows of
+change the fixed cost of a job outweighs all of it, and a view is always followed.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+import threading
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
 from runnel.model.program import PARTS
 
@@ -20,32 +22,67 @@ STATE_ROW = 0.3
 COMPUTED_ROW = 1.0
 MARGIN = 1.2
 FLOOR = 20_000
+WEIGHT_OF_NEWEST = 0.5
+
+Way = Literal["incremental", "full"]
+
+
+@dataclass
+class Learned:
+    """How long a unit of an estimate took so far, by view and way; what was not measured is taken to be as the other way."""
+
+    _rates: dict[tuple[str, Way], float] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def note(self, view: str, way: Way, units: float, milliseconds: float) -> None:
+        """Take what an epoch took for a view; newer epochs count more."""
+        if units <= 0:
+            return
+        with self._lock:
+            before = self._rates.get((view, way), milliseconds / units)
+            now = WEIGHT_OF_NEWEST * milliseconds / units + (1 - WEIGHT_OF_NEWEST) * before
+            self._rates[view, way] = now
+
+    def rate(self, view: str, way: Way) -> float:
+        """Give the time of a unit: as measured, else as measured the other way, else 1."""
+        other: Way = "full" if way == "incremental" else "incremental"
+        with self._lock:
+            return self._rates.get((view, way)) or self._rates.get((view, other)) or 1.0
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """Rows that would be worked on in each way; `full` says which way is taken."""
+    """Rows that would be worked on in each way, and how long a row takes in each; `full` says which way is taken."""
 
     incremental: float
     recompute: float
     changed: int
+    rates: tuple[float, float] = (1.0, 1.0)
 
     def full(self, floor: int) -> bool:
         """Whether recomputing is clearly cheaper."""
-        return self.changed > floor and self.recompute * MARGIN < self.incremental
+        follow, anew = self.incremental * self.rates[0], self.recompute * self.rates[1]
+        return self.changed > floor and anew * MARGIN < follow
 
     def to_dict(self) -> dict[str, int]:
         """Give both estimates, for an epoch's record."""
-        return {"incremental": round(self.incremental), "full": round(self.recompute)}
+        worth = self.rates[1] / self.rates[0]
+        return {"incremental": round(self.incremental), "full": round(self.recompute * worth)}
 
 
-def estimate(program: Program, inputs: Inputs, changed: frozenset[str]) -> Estimate:
+def estimate(program: Program, inputs: Inputs, changed: frozenset[str], learned: Learned | None = None) -> Estimate:
     """Estimate both ways of bringing a program's relation up to date after a change of these relations."""
-    step = program.steps[-1]
+    found = changed | {step.target.name for step in program.steps[:-1]}
+    own = {step.target.name for step in program.steps}
+    reads = {read for step in program.steps for read in step.delta_reads(found, inputs.empty_of(step.parts))}
     delta = sum(inputs.delta_rows(name) for name in changed)
-    kept = inputs.stored_rows(program.view)
-    reads = step.delta_reads(changed, inputs.empty_of(step.parts))
-    state = {name for name, role in reads if role not in ("delta", *PARTS) and name != program.view}
+    state = {name for name, role in reads if role not in ("delta", *PARTS) and name not in own}
+    if len(program.steps) > 1:  # what the extra terms of the last step read is read for few keys, if at all
+        last = program.steps[-1]
+        state -= {name for term in last.extra for name, _ in term.reads}
     looked_up = sum(inputs.stored_rows(name) for name in state)
+    kept = inputs.stored_rows(program.view)
     everything = sum(inputs.stored_rows(name) for name in program.inputs)
-    return Estimate(CHANGED_ROW * delta + STATE_ROW * looked_up, COMPUTED_ROW * (everything + kept), delta)
+    known = learned or Learned()
+    rates = (known.rate(program.view, "incremental"), known.rate(program.view, "full"))
+    return Estimate(CHANGED_ROW * delta + STATE_ROW * looked_up, COMPUTED_ROW * (everything + kept), delta, rates)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from runnel.engine.base import Rows
@@ -61,7 +61,7 @@ def _joined(runtime: Runtime, inputs: Inputs, shared: Shared, views: tuple[str, 
         columns = signed(shared.relation.columns)
         if sum(sizes.values()) > runtime.large:
             files = materialise(runtime, shared.relation, sql, roles, large=True)
-            inputs.hand_on(shared.relation, stored(shared.relation, files))
+            inputs.hand_on(shared.relation, replace(stored(shared.relation, files), change=True))
             rows = sum(file.rows for file in files)
         else:
             table = runtime.engine.change(sql, roles, columns)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Role
     from runnel.model.relation import Relation
-    from runnel.pipeline.cost import Estimate
+    from runnel.pipeline.cost import Estimate, Way
     from runnel.pipeline.joins import Joined
     from runnel.pipeline.runtime import Runtime
 
@@ -107,7 +107,7 @@ def _spilled(runtime: Runtime, kept: list[NewFile], relation: Relation, sql: str
     """Write a large change that is kept nowhere to files, for as long as the epoch is computed."""
     files = materialise(runtime, relation, sql, inputs, large=True)
     kept += files
-    return stored(relation, files)
+    return replace(stored(relation, files), change=True)
 
 
 def _side_by_side(
@@ -174,7 +174,7 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
         check_functions(runtime.engine, view)
-        guess = estimate(program, inputs, changed) if program.incremental else None
+        guess = estimate(program, inputs, changed, runtime.learned) if program.incremental else None
         anew = guess is not None and guess.full(runtime.floor) and view.properties.get("mode") != "incremental"
         strategy = Strategy.FULL if anew else program.strategy
         files = _run_steps(runtime, view, inputs, changed, strategy)
@@ -184,7 +184,9 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
     except RunnelError as error:
         return _failed(view, error, _since(begun))
     pending.add(view.name, files)
-    did = "full" if strategy is Strategy.FULL else "incremental"
+    did: Way = "full" if strategy is Strategy.FULL else "incremental"
+    if guess is not None and guess.changed > runtime.floor:
+        runtime.learned.note(view.name, did, guess.recompute if anew else guess.incremental, _since(begun))
     rows = sum(file.rows for file in files)
     return ViewResult(view.name, did, rows, _since(begun), stage=is_stage(view), estimate=guess)
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from runnel.compiler.emit import grouped
 from runnel.engine.inputs import signed
+from runnel.lake.files import ROW_GROUP
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
 from runnel.model.relation import WEIGHT
@@ -71,9 +74,18 @@ def materialise(
 ) -> list[NewFile]:
     """Run a query and store its signed rows: large results by the engine's own writer, small ones by the driver."""
     lake = runtime.lake
+    order = target.key or tuple(c.name for c in target.columns[:1])
     if large:
-        order = target.key or tuple(c.name for c in target.columns[:1])
+        found = runtime.engine.in_driver(sql, inputs, signed(target.columns))
+        if found is not None:
+            return [lake.write(target, in_order(found, order))] if found.num_rows else []
         paths = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
         return lake.adopt(target, paths)
     table = runtime.engine.change(sql, inputs, signed(target.columns))
-    return [lake.write(target, table)] if table.num_rows else []
+    return [lake.write(target, in_order(table, order))] if table.num_rows else []
+
+
+def in_order(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
+    """Sort rows by these columns, so that look-ups can skip most of a large file; what has no order stays as it is."""
+    flat = [(n, "ascending") for n in names if not pa.types.is_nested(table.schema.field(n).type)]
+    return table.sort_by(flat) if flat and table.num_rows > ROW_GROUP else table

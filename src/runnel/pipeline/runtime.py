@@ -11,7 +11,7 @@ from runnel.compiler import program_from_json
 from runnel.compiler.serialize import is_current
 from runnel.errors import Terminal
 from runnel.lake.expiry import GRACE_SECONDS
-from runnel.pipeline.cost import FLOOR
+from runnel.pipeline.cost import FLOOR, Learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,6 +41,7 @@ class Runtime:
     large: int = LARGE
     floor: int = FLOOR
     attempts: int = 30
+    learned: Learned = field(default_factory=Learned)
     expired_at: int = 0
     programs: dict[str, Program] = field(default_factory=dict)
     keeper: Keeper | None = None
