@@ -9,9 +9,10 @@ import pyarrow as pa
 import pytest
 
 from runnel.bench import choice, dashboard, growth, latency, minmax, star, sustained, tpch, tpch_data
-from runnel.bench.recompute import same_rows
+from runnel.bench.machine import machine
+from runnel.bench.recompute import copy_tables, recompute, recomputers, same_rows
 from runnel.bench.report import markdown
-from runnel.bench.workplace import Workplace
+from runnel.bench.workplace import Workplace, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -39,8 +40,8 @@ def checked(figures: Mapping[str, Any], sheet: Callable[[Mapping[str, Any]], She
 
 
 def test_the_dashboard_keeps_seven_views_incrementally_and_equals_the_recompute(workplace: Workplace) -> None:
-    load = dashboard.Load(base=4_000, changes=100, epochs=3, warm=1, dimension=4, rounds=1)
-    figures = checked(dashboard.measure(workplace, load), dashboard.sheet)
+    size = dashboard.Load(base=4_000, changes=100, epochs=3, warm=1, dimension=4, rounds=1)
+    figures = checked(dashboard.measure(workplace, size), dashboard.sheet)
     assert len(figures["views"]) == 7
     done = {strategy for view in figures["views"].values() for strategy in view["strategies"]}
     assert done <= {"incremental", "skipped"}
@@ -57,16 +58,25 @@ def test_bytes_read_are_shown_where_the_records_have_them(workplace: Workplace) 
 
 
 @pytest.mark.spark
-def test_the_dashboard_is_compared_with_spark_in_the_same_session(spark_engine: SparkEngine) -> None:
-    load = dashboard.Load(base=2_000, changes=50, epochs=1, warm=0, rounds=1)
-    figures = checked(dashboard.measure(Workplace(spark=spark_engine.session), load), dashboard.sheet)
-    assert figures["recompute"].keys() == {"spark", "duckdb"}
-    assert figures["recompute"]["spark"]["same_rows"]
+def test_spark_recomputes_over_plain_copies_in_the_session_that_keeps_the_view(
+    spark_engine: SparkEngine, tmp_path: Path
+) -> None:
+    workplace, rows = Workplace(spark=spark_engine.session), star.Star(500)
+    views = {name: star.VIEWS[name] for name in ("takings_per_city", "expensive_events")}
+    copy_tables(rows.tables(), tmp_path / "base")
+    with workplace.project() as project:
+        load(project, star.TABLES, rows.tables())
+        for name, sql in views.items():
+            project.create_view(name, sql)
+        both = {who.name: recompute(who, project, views, rounds=1) for who in recomputers(workplace, tmp_path)}
+    assert both.keys() == {"spark", "duckdb"}
+    assert all(found["same_rows"] and found["best"] > 0 for found in both.values())
+    assert machine(workplace.spark)["java"]
 
 
 def test_growth_gives_a_median_per_base_and_the_ratio_of_the_ends(workplace: Workplace) -> None:
-    load = dashboard.Load(0, changes=20, epochs=2, warm=0)
-    figures = checked(growth.measure(workplace, [4_000, 1_000], load), growth.sheet)
+    size = dashboard.Load(0, changes=20, epochs=2, warm=0)
+    figures = checked(growth.measure(workplace, [4_000, 1_000], size), growth.sheet)
     assert list(figures["bases"]) == ["1000", "4000"]
     assert figures["ratio"] == figures["bases"]["4000"]["epoch"] / figures["bases"]["1000"]["epoch"]
 
@@ -80,8 +90,8 @@ def test_minmax_deletes_the_extremum_again_and_again(workplace: Workplace) -> No
 
 @pytest.mark.slow
 def test_tpch_keeps_22_views_together_and_each_alone(workplace: Workplace) -> None:
-    load = tpch.Load(scale=0.01, epochs=1, warm=0, rounds=1, each=True)
-    figures = checked(tpch.measure(workplace, load), tpch.sheet)
+    size = tpch.Load(scale=0.01, epochs=1, warm=0, rounds=1, each=True)
+    figures = checked(tpch.measure(workplace, size), tpch.sheet)
     assert list(figures["views"]) == list(figures["alone"]) == [f"q{n}" for n in range(1, 23)]
     assert all(view["epoch"] > 0 for view in figures["alone"].values())
     assert figures["recompute"]["duckdb"]["same_rows"]
@@ -108,16 +118,16 @@ def _keys(signed: pa.Table, key: str, weight: int) -> set[int]:
 
 
 def test_a_sustained_load_is_sampled_after_every_epoch(workplace: Workplace) -> None:
-    load = sustained.Load(base=2_000, rate=0, seconds=0.5, batch=100, warm=1)
-    figures = checked(sustained.measure(workplace, load), sustained.sheet)
+    size = sustained.Load(base=2_000, rate=0, seconds=0.5, batch=100, warm=1)
+    figures = checked(sustained.measure(workplace, size), sustained.sheet)
     assert [s["changes"] for s in figures["samples"]] == [100 * n for n in range(1, len(figures["samples"]) + 1)]
     assert all(sample["files"] > 0 and sample["memory"] > 0 for sample in figures["samples"])
     assert figures["changes_per_second"] > 0
 
 
 def test_a_rate_is_kept_and_what_waits_is_the_lag(workplace: Workplace) -> None:
-    load = sustained.Load(base=1_000, rate=400, seconds=1.0, batch=100, warm=0)
-    figures = checked(sustained.measure(workplace, load), sustained.sheet)
+    size = sustained.Load(base=1_000, rate=400, seconds=1.0, batch=100, warm=0)
+    figures = checked(sustained.measure(workplace, size), sustained.sheet)
     assert figures["samples"][-1]["changes"] == 400
     assert figures["samples"][-1]["lag"] == 0
 
@@ -131,16 +141,16 @@ def test_a_figure_that_grows_is_called_growing() -> None:
 
 
 def test_latency_counts_every_change_that_was_written(workplace: Workplace) -> None:
-    load = latency.Load(base=1_000, rate=100, seconds=0.5, warm=1)
-    figures = checked(latency.measure(workplace, load), latency.sheet)
+    size = latency.Load(base=1_000, rate=100, seconds=0.5, warm=1)
+    figures = checked(latency.measure(workplace, size), latency.sheet)
     assert figures["changes"] == 50
     assert 0 < figures["p50"] <= figures["p95"] <= figures["p99"] <= figures["longest"]
 
 
 @pytest.mark.slow
 def test_choice_judges_every_case_by_both_ways(workplace: Workplace) -> None:
-    load = choice.Load(base=1_000, shares=(0.01, 1.0), rounds=1, warm=0)
-    figures = checked(choice.measure(workplace, load), choice.sheet)
+    size = choice.Load(base=1_000, shares=(0.01, 1.0), rounds=1, warm=0)
+    figures = checked(choice.measure(workplace, size), choice.sheet)
     assert len(figures["cases"]) == len(choice.VIEWS) * 3 * 2
     assert 0 <= figures["share_right"] <= 1
     assert all(case["incremental"] > 0 and case["full"] > 0 for case in figures["cases"])

@@ -46,7 +46,7 @@ class Load:
 
 
 class Producer:
-    """A thread that makes batches ahead, at most two, and at a given rate never more than are due."""
+    """A thread that makes batches ahead, at most two and at least one in all; at a given rate never more than are due."""
 
     def __init__(self, rows: star.Star, load: Load) -> None:
         """Prepare; `start` begins the clock."""
@@ -75,13 +75,10 @@ class Producer:
 
     def _produce(self) -> None:
         for number in itertools.count(1):
-            if self._load.rate:
-                due = number * self._load.batch / self._load.rate
-                if due > self._load.seconds:
-                    break
-                time.sleep(max(0.0, due - self.elapsed()))
-            elif self.elapsed() >= self._load.seconds:
+            due = number * self._load.batch / self._load.rate if self._load.rate else self.elapsed()
+            if number > 1 and due > self._load.seconds:
                 break
+            time.sleep(max(0.0, due - self.elapsed()))
             self._made.put(self._rows.change(self._load.batch))
         self._made.put(None)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ import pyarrow.parquet as pq
 
 from runnel.bench import star
 from runnel.bench.dashboard import VIEWS, set_up
-from runnel.bench.epochs import take, verify_all
+from runnel.bench.epochs import take, timed, verify_all
 from runnel.bench.machine import facts
 from runnel.bench.peers import homes
 from runnel.bench.peers.feed import Feed, flink_columns, write_feed
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runnel.bench.workplace import Workplace
+    from runnel.project import Project
 
 OURS = "runnel"
 SMALL = (2_000, 100, 2)
@@ -64,8 +66,8 @@ def measure(workplace: Workplace, load: Load, peers: tuple[str, ...] = tuple(hom
     with TemporaryDirectory(prefix="runnel-peers-") as name:
         folder = Path(name)
         same = _small(workplace, folder / "small", there)
-        timed = [peer for peer in there if same[peer]]
-        found = {str(batch): _timed(workplace, folder / str(batch), load, batch, timed) for batch in load.batches}
+        right = [peer for peer in there if same[peer]]
+        found = {str(batch): _timed(workplace, folder / str(batch), load, batch, right) for batch in load.batches}
     return {
         "benchmark": "peers",
         "load": asdict(load),
@@ -119,9 +121,13 @@ def _timed(workplace: Workplace, folder: Path, load: Load, batch: int, peers: li
 def _ours(workplace: Workplace, base: int, feed: Feed, warm: int) -> dict[str, Any]:
     with workplace.project() as project:
         set_up(project, star.Star(base))
-        epochs = [take(project, {star.FACTS: pq.read_table(part)}).ms for part in feed.parts[1:]]
+        epochs = [timed(partial(_read_and_take, project, part)) for part in feed.parts[1:]]
         checked = verify_all(project, VIEWS)
     return {"seconds": sum(epochs[warm:]) / 1000, "verified": all(view["verified"] for view in checked.values())}
+
+
+def _read_and_take(project: Project, part: Path) -> None:
+    take(project, {star.FACTS: pq.read_table(part)})
 
 
 def _task(peer: str, feed: Feed, parts: int, folder: Path, batch: int, *, collect: bool = False) -> dict[str, Any]:
