@@ -60,6 +60,8 @@ NOT = [
     "SELECT b.v FROM d JOIN b ON d.k = b.k OR d.j = b.j",
     "SELECT x.n FROM d JOIN (SELECT j AS k, sum(v) AS n FROM b GROUP BY j, v) AS x ON d.k = x.n",
     "SELECT x.k FROM d JOIN (SELECT k FROM b ORDER BY v LIMIT 3) AS x ON d.k = x.k",
+    "SELECT x.k FROM d JOIN (SELECT k FROM b UNION ALL SELECT k FROM a LIMIT 3) AS x ON d.k = x.k",
+    "SELECT x.w FROM d JOIN b AS x(w, k, v, n) ON d.k = x.k",
     "SELECT x.r FROM d JOIN (SELECT k, rank() OVER (ORDER BY v) AS r FROM b) AS x ON d.k = x.k",
     "SELECT c.v FROM d LEFT JOIN a ON d.k = a.k JOIN c ON c.k <=> a.j",
     "WITH r AS (SELECT k, v FROM b) SELECT one.v FROM d JOIN r AS one ON d.k = one.k CROSS JOIN (SELECT max(v) AS m FROM r) AS m",
@@ -111,6 +113,13 @@ def _random(rng: random.Random, count: int) -> pa.Table:
 
 def _bag(table: pa.Table) -> list[str]:
     return sorted(str(tuple(row.values())) for row in table.to_pylist())
+
+
+def test_a_struct_whose_field_is_read_is_read() -> None:
+    reduced = plan("SELECT s.field, b.t.inner.deep FROM d JOIN b ON d.k = b.k", (), LARGE)
+    assert reduced is not None
+    assert reduced.keeps("s")
+    assert reduced.keeps("t")
 
 
 def test_only_columns_the_query_names_are_read() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.pipeline.cost import Estimate, Learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -59,3 +60,19 @@ def test_mode_incremental_is_followed_whatever_the_estimate_says(project: Projec
     change(project, 100, 400)
     assert project.epochs(1)[-1]["views"]["forced"]["strategy"] == "incremental"
     assert project.verify("forced").ok
+
+
+def test_the_choice_learns_from_what_each_way_took() -> None:
+    learned = Learned()
+    fresh = Estimate(4_000.0, 10_000.0, 1_000, (learned.rate("v", "incremental"), learned.rate("v", "full")))
+    assert not fresh.full(0)
+    for _ in range(6):
+        learned.note("v", "incremental", 4_000.0, 400.0)
+        learned.note("v", "full", 10_000.0, 50.0)
+    rates = (learned.rate("v", "incremental"), learned.rate("v", "full"))
+    assert rates[0] == pytest.approx(0.1)
+    assert rates[1] == pytest.approx(0.005)
+    known = Estimate(4_000.0, 10_000.0, 1_000, rates)
+    assert known.full(0)
+    assert not known.full(floor=1_000)
+    assert known.to_dict() == {"incremental": 4_000, "full": 500}

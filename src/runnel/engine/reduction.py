@@ -86,7 +86,8 @@ def _columns(tree: exp.Expr) -> frozenset[str] | None:
         select = star.find_ancestor(exp.Select)
         if select is None or any(isinstance(source, exp.Table) for source in _sources(select).values()):
             return None
-    return frozenset(column.name.lower() for column in tree.find_all(exp.Column))
+    # A field of a struct is written like a column of a table, so every part of a name may be the column's.
+    return frozenset(part.name.lower() for column in tree.find_all(exp.Column) for part in column.parts)
 
 
 def _sources(select: exp.Select) -> dict[str, exp.Expr]:
@@ -188,6 +189,8 @@ class _Work:
 
     def _reached(self, source: exp.Expr, names: tuple[str, ...]) -> Iterator[tuple[exp.Table, dict[str, str]]]:
         """Give the readings whose own columns are what a source shows under these names, with those columns."""
+        if _listed(source):
+            return
         if isinstance(source, exp.Table):
             shared = self.shared.get(source.name.lower())
             if shared is None:
@@ -195,9 +198,11 @@ class _Work:
             elif self.uses[source.name.lower()] == 1:
                 yield from self._reached(shared.this, names)
         elif isinstance(source, exp.Subquery):
-            if not source.args.get("joins") and not _listed(source):
+            if not source.args.get("joins"):
                 yield from self._reached(source.this, names)
-        elif isinstance(source, exp.Union):
+        elif isinstance(source, exp.Union) and not any(
+            source.args.get(part) for part in ("limit", "offset", "by_name")
+        ):
             shown = _shown(source)
             places = {name: shown.index(name.lower()) for name in names if name.lower() in shown}
             for branch in (source.left, source.right):
@@ -225,7 +230,8 @@ class _Work:
                     yield table, found
 
 
-def _listed(source: exp.Subquery) -> bool:
+def _listed(source: exp.Expr) -> bool:
+    """Say whether a source's columns are given other names by its alias."""
     alias = source.args.get("alias")
     return bool(alias and alias.columns)
 
@@ -252,7 +258,7 @@ def _plain(select: exp.Select, name: str) -> exp.Column | None:
 
 def _separable(select: exp.Select, column: exp.Column) -> bool:
     """Say whether rows of other values of a column can be left out before this SELECT instead of behind it."""
-    if any(select.args.get(part) for part in ("limit", "offset", "qualify", "laterals")) and not _only_laterals(select):
+    if any(select.args.get(part) for part in ("limit", "offset", "qualify")):
         return False
     group = select.args.get("group")
     if group is not None:
@@ -264,10 +270,6 @@ def _separable(select: exp.Select, column: exp.Column) -> bool:
         return False
     windows = [w for w in select.find_all(exp.Window) if w.find_ancestor(exp.Select) is select]
     return all(any(_same(one, column) for one in w.args.get("partition_by") or ()) for w in windows)
-
-
-def _only_laterals(select: exp.Select) -> bool:
-    return not any(select.args.get(part) for part in ("limit", "offset", "qualify"))
 
 
 def _same(one: exp.Expr, column: exp.Column) -> bool:
