@@ -91,6 +91,7 @@ def _step_out(step: Step) -> dict[str, Any]:
         "target": relation_to_json(step.target),
         "terms": [_term_out(term) for term in step.terms],
         "initial": step.initial,
+        "grown": step.grown,
         "initial_reads": _reads_out(step.initial_reads),
         "around": step.around,
         "around_reads": _reads_out(step.around_reads),
@@ -117,6 +118,7 @@ def _step_in(data: dict[str, Any]) -> Step:
         tuple(_term_in(term) for term in data["extra"]),
         data["stored"],
         None if data["shared"] is None else _shared_in(data["shared"]),
+        data.get("grown", ""),
     )
 
 

@@ -46,7 +46,16 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step, Step]:
     matters = Term(writer.found(near.name), frozenset({near.name}), frozenset({(near.name, "delta")}))
     nearing = Step(near, terms, "", frozenset(), writer.near(), own, stored=False, shared=shared_join(top.source))
     finding = Step(lost, (matters,), "", frozenset(), writer.ran_out(), own, stored=False)
-    keeping = Step(target, (matters,), writer.initial(state.sql), state.reads, writer.changed(), own, (refilled,))
+    keeping = Step(
+        target,
+        (matters,),
+        writer.initial(state.sql),
+        state.reads,
+        writer.changed(),
+        own,
+        (refilled,),
+        grown="" if "-(" in state.sql else writer.grown(state.sql),  # a union may take one of its branches away
+    )
     return nearing, finding, keeping
 
 
@@ -86,6 +95,15 @@ class _Writer:
         whole = f"count(*) OVER ({self.partition.strip()}) <= {most} AS {_ALL}"
         near = f"SELECT {self.listed}, {_W}, `_rank`, {whole} FROM ({ranked})\nWHERE `_rank` <= {most + 1}"
         return f"SELECT {self.listed}, {_ALL}, {_W}\nFROM ({near})\nWHERE `_rank` <= {most}"
+
+    def grown(self, state: str) -> str:
+        """Write the same for rows none of which is taken away again: the first ones are then first before they are added up.
+
+        Equal rows have the same dense rank, which never exceeds the rank they have once they are added up.
+        """
+        rank = f"dense_rank() OVER ({self.partition}ORDER BY {self.order}) AS `_near`"
+        near = f"SELECT {self.listed}, {_W}, {rank} FROM (\n{state}\n)"
+        return self.initial(f"SELECT {self.listed}, {_W} FROM ({near})\nWHERE `_near` <= {self.count + SPARE + 1}")
 
     def _net(self, signed: str) -> str:
         total = f"CAST(sum({_W}) AS BIGINT) AS {_W}"

@@ -134,6 +134,7 @@ def _renamed(step: Step, name: str) -> Step:
         target=replace(step.target, name=spelled(step.target.name)),
         terms=tuple(term(t) for t in step.terms),
         initial=spelled(step.initial),
+        grown=spelled(step.grown),
         initial_reads=reads(step.initial_reads),
         around=spelled(step.around),
         around_reads=reads(step.around_reads),

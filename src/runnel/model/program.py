@@ -117,6 +117,8 @@ class Step:
     extra: tuple[Term, ...] = ()
     stored: bool = True
     shared: Shared | None = None
+    grown: str = ""
+    """What may stand for `initial` where nothing was taken away from any input yet, because it costs less; else ''."""
 
     def delta_sql(self, changed: frozenset[str], empty: Reads = NOTHING) -> str | None:
         """Give the SQL of the change when just these relations changed; None when it is empty for certain.

@@ -18,7 +18,7 @@ from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing, stor
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
 from runnel.model.program import Strategy
-from runnel.model.relation import Kind
+from runnel.model.relation import WEIGHT, Kind
 from runnel.pipeline.cost import estimate
 from runnel.pipeline.events import event_files
 from runnel.pipeline.joins import hand_on
@@ -254,7 +254,9 @@ def hydrate(
             inputs = Inputs(runtime.engine, head, head, Pending(), beside)
             roles = inputs.roles(step.initial_reads, seen=entry.seen)
             size = sum(_stored_rows(head, beside, name) for name in program.inputs)
-            files = materialise(runtime, step.target, step.initial, roles, large=size > runtime.large)
+            grown = step.grown and all(_only_grew(head, beside, name) for name, _ in step.initial_reads)
+            sql = step.grown if grown else step.initial
+            files = materialise(runtime, step.target, sql, roles, large=size > runtime.large)
             made += files
             beside[program.view] = Beside(step.target, tuple(files))
     except BaseException:
@@ -262,6 +264,13 @@ def hydrate(
         raise
     reach("view:hydrated")
     return beside
+
+
+def _only_grew(head: Snapshot, beside: Mapping[str, Beside], name: str) -> bool:
+    """Say whether no stored row of a relation takes another one away, as far as the catalog knows."""
+    relation = beside[name].relation if name in beside else head.relations[name]
+    weights = [file.stats.get(WEIGHT) for file in (beside[name].files if name in beside else head.files(name))]
+    return relation.final is not None or all(w is not None and w.minimum is not None and w.minimum > 0 for w in weights)
 
 
 def _stored_rows(head: Snapshot, beside: Mapping[str, Beside], name: str) -> int:
