@@ -133,6 +133,40 @@ def _any_order_gives_the_same(follower: Follower) -> None:
     assert shown(states) == whole
 
 
+def test_the_rows_of_a_servers_own_view_are_rebuilt_too() -> None:
+    with cassandra(NodeOptions(), HOST) as node, connected(node) as session:
+        follower = Follower(node, session)
+        session.execute(
+            f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+        )
+        session.execute(f"CREATE TABLE {KEYSPACE}.t (k int, c int, v int, x text, PRIMARY KEY (k, c)) WITH cdc = true")
+        session.execute(
+            f"CREATE MATERIALIZED VIEW {KEYSPACE}.by_v AS SELECT * FROM {KEYSPACE}.t "
+            "WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)"
+        )
+        made = random.Random(SEED)
+        for n in range(400):
+            where = f"WHERE k = {made.randrange(3)} AND c = {made.randrange(3)}"
+            session.execute(
+                made.choice(
+                    [
+                        f"UPDATE {KEYSPACE}.t SET v = {made.randrange(4)} {where}",
+                        f"UPDATE {KEYSPACE}.t USING TTL 1000 SET v = {made.randrange(4)} {where}",
+                        f"UPDATE {KEYSPACE}.t SET x = 'x{n}' {where}",
+                        f"DELETE v FROM {KEYSPACE}.t {where}",
+                        f"DELETE FROM {KEYSPACE}.t {where}",
+                        f"INSERT INTO {KEYSPACE}.t (k, c, v, x) VALUES (1, {made.randrange(3)}, {made.randrange(4)}, 'i{n}')",
+                    ]
+                )
+            )
+        # The server writes its views a little after their table.
+        end = time.monotonic() + WAIT_SECONDS
+        follower.catch_up()
+        while follower.differences() and time.monotonic() < end:
+            follower.catch_up()
+        assert follower.differences() == {}
+
+
 def test_after_a_crash_the_log_gives_what_the_server_kept() -> None:
     with cassandra(NodeOptions(sync_period="1000ms"), HOST) as node:
         with connected(node) as session:

@@ -27,13 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["PartitionState", "RowState", "Truncations", "changes", "merge", "next_expiry", "purge", "rows"]
 
 PLAIN, EXPIRING, TOMBSTONE = 0, 1, 2
+EXPIRED_TTL = (1 << 31) - 1
+"""The time to live that says in the server's views: this row is not there, whatever the clock says."""
 
 Deletion = tuple[int, int]
 """Timestamp and local deletion time."""
 Version = tuple[int, int, int, int, bytes]
 """A cell, so that the greatest one wins: timestamp, PLAIN < EXPIRING < TOMBSTONE, local deletion time, -ttl, value."""
 Liveness = tuple[int, int, int, int]
-"""As a version, without a value."""
+"""As a version, without a value; a TOMBSTONE is a row of a server's view that is not there."""
 _OLDEST: Version = (-(1 << 63), -1, 0, 0, b"")
 Shard = tuple[int, int, int]
 """Clock, count, timestamp."""
@@ -102,7 +104,7 @@ def merge(state: PartitionState, added: Iterable[ChangeTuple]) -> PartitionState
             if before is None or version > before:
                 row.cells[at] = version
         elif kind == cells.LIVENESS:
-            live = (timestamp, EXPIRING if ttl else PLAIN, ldt, -ttl)
+            live = (timestamp, (TOMBSTONE if ttl == EXPIRED_TTL else EXPIRING) if ttl else PLAIN, ldt, -ttl)
             if row.liveness is None or live > row.liveness:
                 row.liveness = live
         elif kind == cells.CELL_DELETE:
@@ -277,7 +279,7 @@ def _drop_deleted(row: RowState, deleted: int) -> None:
 def _drop_tombstones(row: RowState, before: int) -> None:
     row.cells = {at: version for at, version in row.cells.items() if version[1] == PLAIN or version[2] >= before}
     row.complex = {column: deletion for column, deletion in row.complex.items() if deletion[1] >= before}
-    if row.liveness is not None and row.liveness[1] == EXPIRING and row.liveness[2] < before:
+    if row.liveness is not None and row.liveness[1] != PLAIN and row.liveness[2] < before:
         row.liveness = None
     if row.deletion is not None and row.deletion[1] < before:
         row.deletion = None

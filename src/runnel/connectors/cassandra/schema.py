@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +57,8 @@ class TableSchema:
     is_counter: bool = False
     cdc: bool = False
     gc_grace_seconds: int = 864_000
+    strict_liveness: bool = False
+    """Said of a server's view with a key column that is none of its table's: its rows are there by their liveness alone."""
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -180,12 +182,19 @@ def build_tables(rows: SchemaRows, problems: Problems | None = None) -> list[Tab
         if (keyspace, name) in columns and row.get("id") is not None:
             types = udts.get(keyspace, {})
             try:
-                made.append(_table(row, name, columns[keyspace, name], dropped.get((keyspace, name), []), types))
+                table = _table(row, name, columns[keyspace, name], dropped.get((keyspace, name), []), types)
+                base = columns.get((keyspace, row.get("base_table_name")))
+                made.append(table if base is None else replace(table, strict_liveness=_has_own_key_column(table, base)))
             except Terminal as problem:
                 if problems is None:
                     raise
                 problems[_id(row)] = problem
     return made
+
+
+def _has_own_key_column(view: TableSchema, base: list[Row]) -> bool:
+    key = {row["column_name"] for row in base if row["kind"] in ("partition_key", "clustering")}
+    return any(column.name not in key for column in (*view.partition_key, *view.clustering))
 
 
 def _id(row: Row) -> uuid.UUID:

@@ -53,6 +53,7 @@ class Catalog:
         self._states: dict[tuple[str, bytes], PartitionState] = {}
         self._baseline: dict[tuple[str, bytes], dict[Clustering, Row]] = {}
         self._read_at = 0
+        self._unsettled: set[bytes] = set()
         if baseline is not None:
             self.refresh(baseline, read_at=read_at)
 
@@ -76,10 +77,13 @@ class Catalog:
 
     def table(self, table_id: uuid.UUID) -> TableSchema | None:
         """Give the newest definition of a table."""
+        if self._unsettled:
+            self.settle()
         return self._tables.get(table_id) or self._system.get(table_id)
 
     def tables(self) -> list[TableSchema]:
         """Give the users' tables, dropped ones too."""
+        self.settle()
         return [table for table in self._tables.values() if table.keyspace not in SYSTEM_KEYSPACES]
 
     def wants(self, table: TableSchema) -> bool:
@@ -115,15 +119,22 @@ class Catalog:
                     touched.add(change[2])
             elif change[4] == "truncated_at" and change[0] == cells.SET:
                 truncated += self._truncation(change)
-        for keyspace in touched:
-            self._define(keyspace)
+        if touched:
+            self._unsettled |= touched
+            self.generation += 1
         return truncated
+
+    def settle(self) -> None:
+        """Make the tables anew whose keyspaces the log has spoken of: once, however many definitions came in a row."""
+        for keyspace in self._unsettled:
+            self._define(keyspace)
+        self._unsettled.clear()
 
     def _truncation(self, change: ChangeTuple) -> list[ChangeTuple]:
         path, value = change[5], change[6]
         if path is None or len(path) != 16 or len(value) != _TRUNCATION_BYTES:
             raise BadBody("a truncation record has another form")
-        table = self._tables.get(uuid.UUID(bytes=path))
+        table = self.table(uuid.UUID(bytes=path))
         if table is None or not self.wants(table):
             return []
         segment, position, when = (int.from_bytes(part, "big") for part in (value[:8], value[8:12], value[12:]))

@@ -54,8 +54,6 @@ class Decoder:
             raise BadBody("a mutation ends too early or holds an impossible length") from error
 
     def _decode(self, data: bytes) -> list[ChangeTuple]:
-        if self._generation != self.catalog.generation:
-            self._forget_changed_tables()
         count = data[0]
         p = 1
         if count >= 0x80:
@@ -65,6 +63,9 @@ class Decoder:
         while count:
             count -= 1
             reader = self._tables.get(data[p : p + 16])
+            if self._generation != self.catalog.generation and (reader is None or not reader.system):
+                self._forget_changed_tables()
+                reader = self._tables.get(data[p : p + 16])
             if reader is None:
                 reader = self._reader(data[p : p + 16])
             if not reader.wanted:
@@ -78,6 +79,7 @@ class Decoder:
         return out + self.catalog.take(own) if own else out
 
     def _forget_changed_tables(self) -> None:
+        self.catalog.settle()
         self._generation = self.catalog.generation
         self._tables = {
             table_id: reader
