@@ -115,7 +115,7 @@ def test_a_length_that_no_data_of_that_size_opens_to_is_refused_before_room_is_m
 def test_a_section_that_is_no_compressed_data_is_refused(compression: str, data: bytes) -> None:
     found = opener(compression)
     assert found is not None
-    with pytest.raises(ValueError, match="."):
+    with pytest.raises(ValueError):
         found(data, 10)
 
 

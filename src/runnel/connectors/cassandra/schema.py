@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from runnel.connectors.cassandra.types import CqlType, MapOf, SetOf, Udt, parse
+from runnel.connectors.cassandra.types import CqlType, ListOf, MapOf, SetOf, Udt, parse
 from runnel.connectors.cassandra.value_bytes import decoder
 from runnel.connectors.cassandra.value_equality import Canonical, canonical
 from runnel.connectors.cassandra.value_order import sort_key
@@ -116,6 +116,29 @@ class TableSchema:
             None if part is None else decode(part)
             for decode, part in zip(self._clustering_decoders, clustering, strict=False)
         )
+
+    def cell_values(self, column: str, path: bytes | None, value: bytes) -> tuple[Any, Any]:
+        """Give which element of a column a cell is, and its Python value.
+
+        The element is a map's key, a set's element (which has no value), a list's time UUID, the name of a field; of a column
+        that is one cell it is None.
+        """
+        type_ = self.type_of(column)
+        if type_ is None:
+            raise Terminal("RUNNEL-CASSANDRA-COLUMN", f"{self!r} has no column {column!r}")
+        match type_:
+            case _ if path is None:
+                return None, decoder(type_)(value)
+            case MapOf(_, _, key, item):
+                return decoder(key)(path), decoder(item)(value)
+            case SetOf(_, _, element):
+                return decoder(element)(path), None
+            case ListOf(_, _, element):
+                return decoder(CqlType("timeuuid"))(path), decoder(element)(value)
+            case Udt(_, _, fields) if int.from_bytes(path, "big") < len(fields):
+                name, field_type = fields[int.from_bytes(path, "big")]
+                return name, decoder(field_type)(value)
+        raise Terminal("RUNNEL-CASSANDRA-COLUMN", f"{self!r}: {column!r} has no element {path[:16].hex()}")
 
     @cached_property
     def _key_decoders(self) -> tuple[Any, ...]:
