@@ -46,9 +46,10 @@ OPTIONS = {
 }
 
 
-def definitions() -> list[str]:
+def definitions(replication: int = 1) -> list[str]:
     """Give the statements that make the keyspace, its types and its tables."""
-    keyspace = f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+    how = f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
+    keyspace = f"CREATE KEYSPACE {KEYSPACE} WITH replication = {how}"
     tables = [
         f"CREATE TABLE {KEYSPACE}.{name} ({columns}) WITH {OPTIONS.get(name, '')}cdc = true"
         for name, columns in TABLES.items()
