@@ -141,6 +141,19 @@ def test_a_table_that_is_not_known_is_named_by_its_id(tmp_path: Path) -> None:
     assert caught.value.offset == 28
 
 
+def test_names_that_would_break_python_source_are_only_names() -> None:
+    odd = "'\"\\\n\0{}%s # \u2028"
+    text = f'CREATE TABLE r.t (id int PRIMARY KEY, "{odd.replace(chr(34), chr(34) * 2)}" int) WITH ID = {TABLE_ID}'
+    rows = parse_schema(text)
+    rows.tables[0] = {**rows.tables[0], "table_name": odd}
+    rows.columns[:] = [{**row, "table_name": odd} for row in rows.columns]
+    table = build_tables(rows)[0]
+    update = Updated(table, b"\0\0\0\1", rows=(Row((), (1, 0, 0), cells=(Cell(odd, b"\0\0\0\2", 1),)),))
+    decoder = Decoder(Catalog(rows), 7)
+    for _ in range(20):
+        assert decoder.decode(body(update)) == expected(update)
+
+
 def test_only_wanted_tables_are_given_also_out_of_mutations_that_change_several(tmp_path: Path) -> None:
     made = RandomUpdates(10)
     wanted, other = made.update(tables()["mixed"], b"k"), made.update(tables()["rows"], b"k")
