@@ -228,6 +228,19 @@ def test_a_column_comes_before_its_definition_only_in_a_broken_log(tmp_path: Pat
     assert caught.value.code == "RUNNEL-CASSANDRA-LOG-BODY"
 
 
+def test_definitions_without_a_name_or_half_said_define_nothing(tmp_path: Path) -> None:
+    own = {table.name: table for table in system_tables()}
+    nameless = Updated(own["types"], b"r", rows=(Row((None,), (20, 0, 0)),))
+    half = Updated(own["columns"], b"made", rows=(Row((b"t", b"v"), (20, 0, 0)),))
+    table = system("tables", "made", ("t",), {"id": TABLE_ID.bytes})
+    catalog = Catalog(schema(), read_at=1)
+    log = [body(nameless), body(table, half), body(fixed())]
+    found = list(LogReader(catalog).read(write_segment(tmp_path, [log])))
+    assert [mutation.changes for mutation in found] == [expected(fixed())]
+    assert catalog.table(TABLE_ID) is None
+    assert "not complete" in catalog.problems[TABLE_ID].message
+
+
 def test_cells_of_a_dropped_column_and_of_a_dropped_table_are_still_read(tmp_path: Path) -> None:
     columns = {"id": ("partition_key", "int"), "v": ("regular", "int"), "w": ("regular", "text")}
     gone = next(table for table in system_tables() if table.name == "columns")
