@@ -1,0 +1,1 @@
+"""Reads the changes of Apache Cassandra tables."""
