@@ -1,0 +1,230 @@
+"""Tables and user-defined types of Cassandra, made from the rows of `system_schema`.
+
+The rows may come from a query, from the log's own mutations of `system_schema`, or from CQL text (`schema_text`): all three
+give the same dictionaries. A `TableSchema` never changes; an altered table is a new one with the same id.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import hashlib
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+from runnel.connectors.cassandra.types import CqlType, Udt, parse
+from runnel.connectors.cassandra.value_bytes import decoder
+from runnel.connectors.cassandra.value_order import sort_key
+from runnel.errors import Terminal
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class ColumnSchema:
+    """A column: `kind` is partition_key, clustering, static or regular; `descending` is said of clustering columns."""
+
+    name: str
+    type: CqlType
+    kind: str = "regular"
+    descending: bool = False
+
+
+@dataclass(frozen=True)
+class DroppedColumn:
+    """A column that was dropped: cells written up to `dropped_at` (µs) are gone, also when the name comes back."""
+
+    name: str
+    type: CqlType
+    dropped_at: int
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """A table as it is defined at one moment; every change of the table carries it along."""
+
+    keyspace: str
+    name: str
+    id: uuid.UUID
+    partition_key: tuple[ColumnSchema, ...]
+    clustering: tuple[ColumnSchema, ...] = ()
+    static: tuple[ColumnSchema, ...] = ()
+    regular: tuple[ColumnSchema, ...] = ()
+    dropped: tuple[DroppedColumn, ...] = ()
+    is_counter: bool = False
+    cdc: bool = False
+    gc_grace_seconds: int = 864_000
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<table {self.keyspace}.{self.name}>"
+
+    @property
+    def columns(self) -> tuple[ColumnSchema, ...]:
+        """All columns, in the order of `SELECT *`: key, clustering, then static and regular ones by name."""
+        static = sorted(self.static, key=lambda column: column.name)
+        regular = sorted(self.regular, key=lambda column: column.name)
+        return (*self.partition_key, *self.clustering, *static, *regular)
+
+    @cached_property
+    def by_name(self) -> dict[str, ColumnSchema]:
+        """The columns by name."""
+        return {column.name: column for column in self.columns}
+
+    @cached_property
+    def dropped_at(self) -> dict[str, int]:
+        """When a name was last dropped, in µs."""
+        return {column.name: column.dropped_at for column in self.dropped}
+
+    def type_of(self, column: str) -> CqlType | None:
+        """Give the type of a column, of one that was dropped too, or None for a name that never was."""
+        found = self.by_name.get(column)
+        if found is not None:
+            return found.type
+        return next((dropped.type for dropped in self.dropped if dropped.name == column), None)
+
+    def key_parts(self, key: bytes) -> tuple[bytes, ...]:
+        """Cut a partition key into the bytes of its columns."""
+        if len(self.partition_key) == 1:
+            return (key,)
+        parts, at = [], 0
+        for _ in self.partition_key:
+            length = int.from_bytes(key[at : at + 2], "big")
+            parts.append(key[at + 2 : at + 2 + length])
+            at += length + 3
+        if at != len(key):
+            raise Terminal("RUNNEL-CASSANDRA-KEY", f"{self!r}: {key[:16].hex()} is no partition key of it")
+        return tuple(parts)
+
+    def key_values(self, key: bytes) -> tuple[Any, ...]:
+        """Give the Python values of a partition key."""
+        decoders = self._key_decoders
+        if len(decoders) == 1:
+            return (decoders[0](key),)
+        return tuple(decode(part) for decode, part in zip(decoders, self.key_parts(key), strict=True))
+
+    def clustering_values(self, clustering: tuple[bytes | None, ...]) -> tuple[Any, ...]:
+        """Give the Python values of a clustering, or of a bound that has fewer of them."""
+        return tuple(
+            None if part is None else decode(part)
+            for decode, part in zip(self._clustering_decoders, clustering, strict=False)
+        )
+
+    @cached_property
+    def _key_decoders(self) -> tuple[Any, ...]:
+        return tuple(decoder(column.type) for column in self.partition_key)
+
+    @cached_property
+    def _clustering_decoders(self) -> tuple[Any, ...]:
+        return tuple(decoder(column.type) for column in self.clustering)
+
+    @cached_property
+    def clustering_keys(self) -> tuple[tuple[Any, bool], ...]:
+        """Per clustering column the function that makes sort keys, and whether the order is reversed."""
+        return tuple((sort_key(column.type), column.descending) for column in self.clustering)
+
+
+@dataclass
+class SchemaRows:
+    """The rows of `system_schema` that describe tables, as dictionaries."""
+
+    tables: list[Row] = field(default_factory=list)
+    columns: list[Row] = field(default_factory=list)
+    dropped_columns: list[Row] = field(default_factory=list)
+    types: list[Row] = field(default_factory=list)
+    views: list[Row] = field(default_factory=list)
+
+
+def build_tables(rows: SchemaRows) -> list[TableSchema]:
+    """Make the tables, and the server's own views, that these rows describe; a table without columns is left out."""
+    udts = {keyspace: build_types(found) for keyspace, found in _by(rows.types, "keyspace_name").items()}
+    columns = _by(rows.columns, "keyspace_name", "table_name")
+    dropped = _by(rows.dropped_columns, "keyspace_name", "table_name")
+    made = []
+    for row in [*rows.tables, *rows.views]:
+        keyspace = row["keyspace_name"]
+        name = row["table_name"] if row.get("table_name") is not None else row["view_name"]
+        if (keyspace, name) in columns and row.get("id") is not None:
+            types = udts.get(keyspace, {})
+            made.append(_table(row, name, columns[keyspace, name], dropped.get((keyspace, name), []), types))
+    return made
+
+
+def _table(row: Row, name: str, columns: list[Row], dropped: list[Row], udts: Mapping[str, Udt]) -> TableSchema:
+    made = [_column(column, udts) for column in sorted(columns, key=lambda column: column["position"])]
+    of = {
+        kind: tuple(c for c in made if c.kind == kind) for kind in ("partition_key", "clustering", "static", "regular")
+    }
+    flags = row.get("flags") or ()
+    return TableSchema(
+        row["keyspace_name"],
+        name,
+        row["id"] if isinstance(row["id"], uuid.UUID) else uuid.UUID(str(row["id"])),
+        of["partition_key"],
+        of["clustering"],
+        of["static"],
+        of["regular"],
+        tuple(
+            DroppedColumn(d["column_name"], parse(d["type"], udts), _microseconds(d["dropped_time"])) for d in dropped
+        ),
+        is_counter="counter" in flags or any(c.type.name == "counter" for c in made),
+        cdc=bool(row.get("cdc")),
+        gc_grace_seconds=864_000 if row.get("gc_grace_seconds") is None else row["gc_grace_seconds"],
+    )
+
+
+def _column(row: Row, udts: Mapping[str, Udt]) -> ColumnSchema:
+    return ColumnSchema(
+        row["column_name"], parse(row["type"], udts), row["kind"], str(row.get("clustering_order")).lower() == "desc"
+    )
+
+
+def build_types(rows: Iterable[Row]) -> dict[str, Udt]:
+    """Make the user-defined types of one keyspace; they may name each other in any order."""
+    waiting = list(rows)
+    made: dict[str, Udt] = {}
+    while waiting:
+        left: list[Row] = []
+        problem: Terminal | None = None
+        for row in waiting:
+            try:
+                fields = [(n, parse(t, made)) for n, t in zip(row["field_names"], row["field_types"], strict=True)]
+            except Terminal as error:
+                problem = error
+                left.append(row)
+            else:
+                made[row["type_name"]] = Udt(row["type_name"], fields=tuple(fields))
+        if problem is not None and len(left) == len(waiting):
+            raise problem
+        waiting = left
+    return made
+
+
+def _by(rows: Iterable[Row], *names: str) -> dict[Any, list[Row]]:
+    grouped: dict[Any, list[Row]] = {}
+    for row in rows:
+        key = row[names[0]] if len(names) == 1 else tuple(row[name] for name in names)
+        grouped.setdefault(key, []).append(row)
+    return grouped
+
+
+def _microseconds(when: Any) -> int:
+    """Give a time in µs; drivers give datetimes, with or without a zone, or milliseconds."""
+    if isinstance(when, dt.datetime):
+        moment = when if when.tzinfo else when.replace(tzinfo=dt.UTC)
+        return (moment - dt.datetime(1970, 1, 1, tzinfo=dt.UTC)) // dt.timedelta(microseconds=1)
+    return int(when) * 1000
+
+
+def system_table_id(keyspace: str, table: str) -> uuid.UUID:
+    """Give the id of one of the server's own tables, which follows from its name.
+
+    >>> str(system_table_id("system_schema", "tables"))
+    'afddfb9d-bc1e-3068-8056-eed6c302ba09'
+    """
+    digest = hashlib.md5((keyspace + table).encode(), usedforsecurity=False).digest()
+    return uuid.UUID(bytes=digest, version=3)
