@@ -1,0 +1,161 @@
+"""The definitions a log is read with: given at the start, and changed by the log's own mutations of `system_schema`.
+
+A table stays known by its id after it was dropped or altered, because the log may still hold mutations of it.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from typing import TYPE_CHECKING, Any
+
+from runnel.connectors.cassandra import cells
+from runnel.connectors.cassandra.commitlog.errors import BadBody
+from runnel.connectors.cassandra.commitlog.system_tables import (
+    OWN_TABLES,
+    SCHEMA_TABLES,
+    SYSTEM_KEYSPACES,
+    system_tables,
+)
+from runnel.connectors.cassandra.live_rows import deleted_until, row_deleted_until
+from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge, rows
+from runnel.connectors.cassandra.schema import Row, SchemaRows, TableSchema, build_tables, system_table_id
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from runnel.connectors.cassandra.cells import ChangeTuple, Clustering
+
+_TRUNCATION_BYTES = 20
+"""Segment, position and time."""
+
+
+class Catalog:
+    """Tables by id. `generation` grows whenever one is added or changed."""
+
+    def __init__(
+        self,
+        baseline: SchemaRows | None = None,
+        *,
+        read_at: int | None = None,
+        wanted: Collection[tuple[str, str]] | None = None,
+    ) -> None:
+        """Begin with the rows of `system_schema` that were read at a time (µs; None: now).
+
+        `wanted` names the tables to read as (keyspace, table); None means all that are not the server's own. A mutation
+        of a table that is not known is an error, unless all wanted tables are known: then it is not wanted.
+        """
+        self.generation = 0
+        self._wanted = None if wanted is None else frozenset(wanted)
+        self._system = {table.id: table for table in system_tables()}
+        self._own = frozenset(system_table_id(*name) for name in OWN_TABLES)
+        self._tables: dict[uuid.UUID, TableSchema] = {}
+        self._states: dict[tuple[str, bytes], PartitionState] = {}
+        self._baseline: dict[tuple[str, bytes], dict[Clustering, Row]] = {}
+        self._read_at = 0
+        if baseline is not None:
+            self.refresh(baseline, read_at=read_at)
+
+    def refresh(self, baseline: SchemaRows, *, read_at: int | None = None) -> None:
+        """Know what the server says now; what the log says later counts more, what it said earlier less."""
+        self._read_at = time.time_ns() // 1000 if read_at is None else read_at
+        self._baseline = {}
+        for name, table_id in SCHEMA_TABLES.items():
+            clustering = [column.name for column in self._system[table_id].clustering]
+            for row in getattr(baseline, name):
+                at = tuple(str(row[column]).encode() for column in clustering)
+                self._baseline.setdefault((name, row["keyspace_name"].encode()), {})[at] = row
+        for table in build_tables(baseline):
+            self._add(table)
+
+    def _add(self, table: TableSchema) -> None:
+        if self._tables.get(table.id) != table:
+            self._tables[table.id] = table
+            self.generation += 1
+
+    def table(self, table_id: uuid.UUID) -> TableSchema | None:
+        """Give the newest definition of a table."""
+        return self._tables.get(table_id) or self._system.get(table_id)
+
+    def tables(self) -> list[TableSchema]:
+        """Give the users' tables, dropped ones too."""
+        return [table for table in self._tables.values() if table.keyspace not in SYSTEM_KEYSPACES]
+
+    def wants(self, table: TableSchema) -> bool:
+        """Say whether changes of a table are asked for."""
+        if table.id in self._system:
+            return True
+        if self._wanted is None:
+            return table.keyspace not in SYSTEM_KEYSPACES
+        return (table.keyspace, table.name) in self._wanted
+
+    def is_system(self, table: TableSchema) -> bool:
+        """Say whether a table's changes are the catalog's own business."""
+        return table.id in self._system
+
+    def may_skip(self, table_id: uuid.UUID) -> bool:
+        """Say whether a table that is not known can be passed over."""
+        if table_id in self._own:
+            return True
+        if self._wanted is None:
+            return False
+        return self._wanted <= {(table.keyspace, table.name) for table in self._tables.values()}
+
+    def take(self, added: list[ChangeTuple]) -> list[ChangeTuple]:
+        """Take changes of the server's own tables in; give the TRUNCATEs of wanted tables that are among them."""
+        truncated: list[ChangeTuple] = []
+        touched: set[bytes] = set()
+        for change in added:
+            table = change[1]
+            if table.keyspace == "system_schema":
+                if table.name in SCHEMA_TABLES:
+                    at = (table.name, change[2])
+                    merge(self._states.setdefault(at, PartitionState(change[2])), [change])
+                    touched.add(change[2])
+            elif change[4] == "truncated_at" and change[0] == cells.SET:
+                truncated += self._truncation(change)
+        for keyspace in touched:
+            self._define(keyspace)
+        return truncated
+
+    def _truncation(self, change: ChangeTuple) -> list[ChangeTuple]:
+        path, value = change[5], change[6]
+        if path is None or len(path) != 16 or len(value) != _TRUNCATION_BYTES:
+            raise BadBody("a truncation record has another form")
+        table = self._tables.get(uuid.UUID(bytes=path))
+        if table is None or not self.wants(table):
+            return []
+        segment, position, when = (int.from_bytes(part, "big") for part in (value[:8], value[8:12], value[12:]))
+        what = cells.Truncation(segment, position)
+        return [(cells.TRUNCATE, table, b"", None, None, None, what, when * 1000, 0, 0)]
+
+    def _define(self, keyspace: bytes) -> None:
+        """Make the tables of a keyspace anew from the baseline and what the log has said of it so far."""
+        described = SchemaRows(**{name: self._rows(name, keyspace) for name in SCHEMA_TABLES})
+        for table in build_tables(described):
+            self._add(table)
+
+    def _rows(self, name: str, keyspace: bytes) -> list[Row]:
+        """Lay what the log says over the baseline, row by row."""
+        table = self._system[SCHEMA_TABLES[name]]
+        state = self._states.get((name, keyspace))
+        found: dict[Any, Row] = dict(self._baseline.get((name, keyspace), {}))
+        if state is None:
+            return list(found.values())
+        for clustering in [at for at in found if _deleted(state, table, at) > self._read_at]:
+            del found[clustering]
+        newest: dict[Clustering | None, int] = {}
+        for change in changes(state, table):
+            newest[change[3]] = max(newest.get(change[3], change[7]), change[7])
+        for row in rows(state, table, int(time.time())):
+            at = tuple(str(row[column.name]).encode() for column in table.clustering)
+            if at not in found or newest.get(at, 0) > self._read_at:
+                said = {column: value for column, value in row.items() if value is not None}
+                found[at] = {**found.get(at, {}), **said}
+        return list(found.values())
+
+
+def _deleted(state: PartitionState, table: TableSchema, clustering: Clustering) -> int:
+    row = state.rows.get(clustering)
+    deleted = deleted_until(state, table, clustering)
+    return deleted if row is None else max(deleted, row_deleted_until(row))

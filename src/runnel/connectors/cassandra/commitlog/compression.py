@@ -1,0 +1,87 @@
+"""Opens the sections of compressed segments, never into more bytes than the section says it has."""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
+
+from runnel.errors import UsageError
+
+Opener = Callable[[bytes, int], bytes]
+"""(section, length it has when open) -> the open section; raises `ValueError` where that is not so"""
+
+
+def opener(name: str) -> Opener | None:
+    """Give the function for a compressor by the name of its Java class, or None for one that is not known."""
+    return _OPENERS.get(name.rpartition(".")[2])
+
+
+def lz4(data: bytes, length: int) -> bytes:
+    """Open LZ4 as the server writes it: the length in little-endian order, then one block."""
+    if len(data) < 4 or int.from_bytes(data[:4], "little") != length:
+        raise ValueError("the two lengths of a section differ")
+    return _into(_codecs().lz4.decompress_block_into, data[4:], length) if length else b""
+
+
+def _snappy(data: bytes, length: int) -> bytes:
+    codecs = _codecs()
+    if codecs.snappy.decompress_raw_len(data) != length:
+        raise ValueError("the two lengths of a section differ")
+    return _into(codecs.snappy.decompress_raw_into, data, length)
+
+
+def _zstd(data: bytes, length: int) -> bytes:
+    return _into(_codecs().zstd.decompress_into, data, length) if length else b""
+
+
+def _deflate(data: bytes, length: int) -> bytes:
+    stream = zlib.decompressobj()
+    try:
+        found = stream.decompress(data, length + 1)
+    except zlib.error as error:
+        raise ValueError(str(error)) from error
+    return _exactly(found, length)
+
+
+def _noop(data: bytes, length: int) -> bytes:
+    return _exactly(data, length)
+
+
+def _into(decompress: Callable[[bytes, bytearray], int], data: bytes, length: int) -> bytes:
+    room = bytearray(length)
+    try:
+        written = decompress(data, room)
+    except Exception as error:
+        # The package has an exception of its own for data that is broken or longer than the room.
+        if type(error).__name__ != "DecompressionError":
+            raise
+        raise ValueError(str(error)) from error
+    return _exactly(bytes(room), length) if written == length else _exactly(b"", length)
+
+
+def _exactly(found: bytes, length: int) -> bytes:
+    if len(found) != length:
+        raise ValueError("a section has another length than it says")
+    return found
+
+
+def _codecs() -> Any:
+    try:
+        return import_module("cramjam")
+    except ImportError as error:
+        raise UsageError(
+            "RUNNEL-CASSANDRA-PACKAGE",
+            "compressed commit logs need the package cramjam",
+            hint="pip install 'runnel[cassandra]'",
+        ) from error
+
+
+_OPENERS: dict[str, Opener] = {
+    "LZ4Compressor": lz4,
+    "SnappyCompressor": _snappy,
+    "DeflateCompressor": _deflate,
+    "ZstdCompressor": _zstd,
+    "NoopCompressor": _noop,
+}

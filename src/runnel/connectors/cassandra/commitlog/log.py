@@ -1,0 +1,79 @@
+"""Reads segments mutation by mutation, with the definitions as they were at that point of the log."""
+
+from __future__ import annotations
+
+import uuid
+from typing import TYPE_CHECKING
+
+from runnel.connectors.cassandra.cells import Mutation
+from runnel.connectors.cassandra.commitlog.errors import BadBody, LogError, UnknownTable
+from runnel.connectors.cassandra.commitlog.mutation import Decoder
+from runnel.connectors.cassandra.commitlog.records import OVERHEAD, records
+from runnel.connectors.cassandra.commitlog.segment import LARGEST_SECTION, Segment
+from runnel.errors import Terminal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from runnel.connectors.cassandra.commitlog.catalog import Catalog
+    from runnel.connectors.cassandra.commitlog.encryption import Keys
+
+
+class LogReader:
+    """Decodes segments of one node in the order they are given, and keeps what it learns of tables in a catalog."""
+
+    def __init__(
+        self,
+        catalog: Catalog,
+        keys: Keys | None = None,
+        *,
+        largest_section: int = LARGEST_SECTION,
+        compile_readers: bool = True,
+    ) -> None:
+        """Read with a catalog's definitions; the other arguments are those of `Segment` and `Decoder`."""
+        self.catalog = catalog
+        self._keys = keys
+        self._largest = largest_section
+        self._compile = compile_readers
+        self._decoders: dict[int, Decoder] = {}
+
+    def read(self, path: Path, after: int = 0, until: int | None = None) -> Iterator[Mutation]:
+        """Give the mutations of a segment that end behind a position and whose section ends not behind another.
+
+        Mutations without a change of a wanted table are left out. What is damaged raises a `LogError` in its turn; what was
+        given out before it is right and complete.
+        """
+        with Segment(path, self._keys, self._largest) as segment:
+            header = segment.header
+            decode = self._decoder(header.version).decode
+            for section in segment.sections(after, until):
+                for position, body in records(section, path, after):
+                    try:
+                        changes = decode(body)
+                    except BadBody as error:
+                        where = position - len(body) - OVERHEAD
+                        raise LogError("RUNNEL-CASSANDRA-LOG-BODY", str(error), path, where) from error
+                    except UnknownTable as error:
+                        raise _unknown_table(error, path, position - len(body) - OVERHEAD) from error
+                    except Terminal as error:
+                        where = position - len(body) - OVERHEAD
+                        raise LogError(error.code, error.message, path, where, hint=error.hint) from error
+                    if changes:
+                        yield Mutation(header.id, position, changes)
+
+    def _decoder(self, version: int) -> Decoder:
+        if version not in self._decoders:
+            self._decoders[version] = Decoder(self.catalog, version, compile_readers=self._compile)
+        return self._decoders[version]
+
+
+def _unknown_table(error: UnknownTable, path: Path, offset: int) -> LogError:
+    table_id = uuid.UUID(bytes=error.table_id)
+    return LogError(
+        "RUNNEL-CASSANDRA-LOG-TABLE",
+        f"the table with the id {table_id} is not known",
+        path,
+        offset,
+        hint="read the definitions from the server again, or give them as schema = 'x.cql'",
+    )
