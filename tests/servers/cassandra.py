@@ -345,9 +345,13 @@ def _wait_until_joined(nodes: Sequence[CassandraNode]) -> None:
 
 
 @pytest.fixture(scope="session")
-def cassandra_node() -> Iterator[CassandraNode]:
-    """Give one node to all tests of a session; its log has version 8."""
-    with cassandra() as node:
+def cassandra_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraNode]:
+    """Give one node to all tests of a session; its log has version 8, and it knows runnel's triggers."""
+    from runnel.connectors.cassandra.trigger_jar import build_jar, find_compiler
+
+    # Where there is no Java compiler, the tests of triggers fail and say so; the others need none.
+    built = [build_jar(jars(), tmp_path_factory.mktemp("triggers") / "runnel.jar")] if find_compiler() else []
+    with cassandra(NodeOptions(triggers=built)) as node:
         yield node
 
 
