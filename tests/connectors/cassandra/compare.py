@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.cassandra import cells
@@ -54,9 +55,15 @@ def selected_rows(session: Any, table: TableSchema) -> tuple[list[str], int]:
         if int(time.time()) == before:
             break
     names = [column.name for column in table.columns]
+    clustering = {column.name for column in table.clustering}
     rows_ = [
         {name: normal(table.by_name[name].type, value) for name, value in zip(names, row, strict=True)} for row in found
     ]
+    # Of equal decimals in a key the server shows the one that came first, runnel the shortest.
+    for row in rows_:
+        for name in clustering:
+            if isinstance(row[name], Decimal):
+                row[name] = row[name].normalize(Context(prec=100))
     return sorted(shown(row) for row in rows_), before
 
 

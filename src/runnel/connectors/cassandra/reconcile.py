@@ -83,7 +83,7 @@ class PartitionState:
 def merge(state: PartitionState, added: Iterable[ChangeTuple]) -> PartitionState:
     """Add changes of one partition to its state, and give it back."""
     known = state.rows
-    for kind, _, key, clustering, column, path, value, timestamp, ttl, ldt in added:
+    for kind, table, key, clustering, column, path, value, timestamp, ttl, ldt in added:
         if kind == cells.PARTITION_DELETE:
             state.deletion = _greater(state.deletion, (timestamp, ldt))
             state.key = key
@@ -92,6 +92,8 @@ def merge(state: PartitionState, added: Iterable[ChangeTuple]) -> PartitionState
             state.ranges[value] = _greater(state.ranges.get(value), (timestamp, ldt))
             state.key = key
             continue
+        if table.has_equal_forms:
+            clustering, path = _canonical(table, clustering, column, path)
         row = known.get(clustering)
         if row is None:
             state.key = key
@@ -107,6 +109,14 @@ def merge(state: PartitionState, added: Iterable[ChangeTuple]) -> PartitionState
         else:
             _merge_other(row, kind, column or "", value, timestamp, ldt)
     return state
+
+
+def _canonical(
+    table: TableSchema, clustering: Clustering | None, column: str | None, path: bytes | None
+) -> tuple[Clustering | None, bytes | None]:
+    form = table.path_form(column) if column is not None and path is not None else None
+    at = table.canonical_clustering(clustering) if clustering else clustering
+    return at, form(path) if form is not None and path is not None else path
 
 
 def _merge_other(row: RowState, kind: int, column: str, value: Any, timestamp: int, ldt: int) -> None:

@@ -14,8 +14,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-from runnel.connectors.cassandra.types import CqlType, Udt, parse
+from runnel.connectors.cassandra.types import CqlType, MapOf, SetOf, Udt, parse
 from runnel.connectors.cassandra.value_bytes import decoder
+from runnel.connectors.cassandra.value_equality import Canonical, canonical
 from runnel.connectors.cassandra.value_order import sort_key
 from runnel.errors import Terminal
 
@@ -121,6 +122,27 @@ class TableSchema:
     @cached_property
     def _clustering_decoders(self) -> tuple[Any, ...]:
         return tuple(decoder(column.type) for column in self.clustering)
+
+    @cached_property
+    def has_equal_forms(self) -> bool:
+        """Whether values of clustering columns or elements can be equal though their bytes differ."""
+        return any(map(self.path_form, self.by_name)) or any(canonical(column.type) for column in self.clustering)
+
+    def path_form(self, column: str) -> Canonical | None:
+        """Give the function that makes equal elements of a column equal bytes, or None where they always are."""
+        match self.type_of(column):
+            case SetOf(_, False, element):
+                return canonical(element)
+            case MapOf(_, False, key):
+                return canonical(key)
+        return None
+
+    def canonical_clustering(self, clustering: tuple[bytes | None, ...]) -> tuple[bytes | None, ...]:
+        """Give a clustering in the one form of all that are equal to it."""
+        forms = [canonical(column.type) for column in self.clustering]
+        return tuple(
+            part if form is None or part is None else form(part) for form, part in zip(forms, clustering, strict=False)
+        )
 
     @cached_property
     def clustering_keys(self) -> tuple[tuple[Any, bool], ...]:

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.commitlog.errors import BadBody
 from runnel.connectors.cassandra.commitlog.system_tables import (
-    OWN_TABLES,
+    OWN_TABLE_IDS,
     SCHEMA_TABLES,
     SYSTEM_KEYSPACES,
     system_tables,
 )
 from runnel.connectors.cassandra.live_rows import deleted_until, row_deleted_until
 from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge, rows
-from runnel.connectors.cassandra.schema import Row, SchemaRows, TableSchema, build_tables, system_table_id
+from runnel.connectors.cassandra.schema import Row, SchemaRows, TableSchema, build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -48,7 +48,6 @@ class Catalog:
         self.generation = 0
         self._wanted = None if wanted is None else frozenset(wanted)
         self._system = {table.id: table for table in system_tables()}
-        self._own = frozenset(system_table_id(*name) for name in OWN_TABLES)
         self._tables: dict[uuid.UUID, TableSchema] = {}
         self._states: dict[tuple[str, bytes], PartitionState] = {}
         self._baseline: dict[tuple[str, bytes], dict[Clustering, Row]] = {}
@@ -95,7 +94,7 @@ class Catalog:
 
     def may_skip(self, table_id: uuid.UUID) -> bool:
         """Say whether a table that is not known can be passed over."""
-        if table_id in self._own:
+        if table_id in OWN_TABLE_IDS:
             return True
         if self._wanted is None:
             return False

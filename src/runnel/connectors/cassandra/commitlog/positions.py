@@ -23,6 +23,8 @@ class Position(NamedTuple):
 
 
 START = Position(0, 0)
+END_OF_SEGMENT = (1 << 31) - 1
+"""The position behind everything in a segment; the server counts bytes with 31 bits."""
 
 
 def position_of(offset: Mapping[str, Any], host: str) -> Position:

@@ -17,6 +17,7 @@ from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from runnel.connectors.cassandra.commitlog.compression import opener
 from runnel.connectors.cassandra.commitlog.errors import LogError
+from runnel.errors import Terminal, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -168,19 +169,28 @@ class Segment:
 
         Stops where nothing is written yet. What is damaged raises a `LogError` when its turn comes.
         """
-        at = position = self.header.size
+        for at, end, behind, length in self._spans(until):
+            if behind > after:
+                yield Section(self._contents(at, end, length), behind - length, behind)
+
+    def section_ends(self, after: int = 0, until: int | None = None) -> Iterator[int]:
+        """Give the positions at which these sections end, without reading what is in them."""
+        return (behind for _, _, behind, _ in self._spans(until) if behind > after)
+
+    def _spans(self, until: int | None) -> Iterator[tuple[int, int, int, int]]:
+        """Give of each section where it begins and ends in the file, the position after it, and its open length."""
+        at = behind = self.header.size
         size = self._size()
         while size - at >= MARKER_SIZE:
             end = self._marker(at, size)
             if end is None:
                 return
             length = self._length(at, end)
-            behind = position + MARKER_SIZE + length
+            behind += MARKER_SIZE + length
             if until is not None and behind > until:
                 return
-            if behind > after:
-                yield Section(self._contents(at, end, length), position + MARKER_SIZE, behind)
-            at, position = end, behind
+            yield at, end, behind, length
+            at = end
 
     def _marker(self, at: int, size: int) -> int | None:
         end, checksum = _MARKER.unpack(self._at(at, MARKER_SIZE))
@@ -219,6 +229,10 @@ class Segment:
         except ValueError as error:
             reason = f"a section cannot be opened ({error})"
             raise self._broken(reason, at, "RUNNEL-CASSANDRA-LOG-SECTION") from error
+        except Terminal as error:
+            if isinstance(error, LogError | UsageError):
+                raise
+            raise LogError(error.code, error.message, self.path, at, hint=error.hint) from error
 
     def _opened(self, data: bytes, length: int) -> bytes:
         if self.header.cipher is not None:

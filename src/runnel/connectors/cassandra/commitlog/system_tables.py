@@ -82,7 +82,9 @@ _NAMES = {
     "system_distributed": "parent_repair_history partition_denylist repair_history view_build_status",
     "system_traces": "events sessions",
 }
-OWN_TABLES = frozenset((keyspace, name) for keyspace, names in _NAMES.items() for name in names.split())
+OWN_TABLE_IDS = frozenset(
+    system_table_id(keyspace, name) for keyspace, names in _NAMES.items() for name in names.split()
+)
 """Tables of the server that no user wrote to; their mutations are passed over."""
 
 
