@@ -9,7 +9,13 @@ import pytest
 from typer.testing import CliRunner
 
 from runnel.cli import app
+from runnel.connectors.cassandra.client import Client
+from runnel.connectors.cassandra.commitlog.catalog import Catalog
+from runnel.connectors.cassandra.commitlog.log import LogReader
+from runnel.connectors.cassandra.commitlog.positions import Position
+from runnel.connectors.cassandra.commitlog.tail import LogFolder
 from runnel.connectors.cassandra.delta_forms import from_json
+from runnel.connectors.cassandra.settings import Settings
 from tests.servers.cassandra import cassandra_node, cassandra_ring
 
 if TYPE_CHECKING:
@@ -19,6 +25,7 @@ if TYPE_CHECKING:
     from tests.servers.cassandra import CassandraNode
 
 __all__ = ["cassandra_node", "cassandra_ring"]
+MOST_LOOKS = 5000
 
 
 class Shop:
@@ -27,6 +34,7 @@ class Shop:
     def __init__(self, folder: Path, node: CassandraNode, replication: int = 1) -> None:
         self.folder, self.node = folder, node
         self.keyspace = node.keyspace(replication)
+        self._marks = 0
         self.configure()
 
     def configure(self, **settings: Any) -> None:
@@ -47,13 +55,38 @@ class Shop:
         return done.stdout if exit_code == 0 else done.stderr
 
     def capture(self, technique: str, *options: str) -> list[Delta]:
-        """Run one cycle and give its deltas."""
+        """Run one cycle and give its deltas; of a log, after everything written so far is in it."""
+        if technique in ("log", "log-partial"):
+            self.wait_for_log()
         printed = self.run("capture", "shop", "--technique", technique, "--format", "json", *options)
         return [from_json(line) for line in printed.split("\n") if line]
+
+    def wait_for_log(self) -> None:
+        """Wait until what was written so far can be read from the log: a mark written last is there."""
+        self._marks += 1
+        self.cql(
+            "CREATE TABLE IF NOT EXISTS KS.marks (n int PRIMARY KEY) WITH cdc = true",
+            f"INSERT INTO KS.marks (n) VALUES ({self._marks})",
+        )
+        wait_for_mark(self.node, self.keyspace, self._marks)
 
     def told(self, technique: str, *options: str) -> list[str]:
         """Run one cycle and give its deltas shortly: `upd a:11 (was 1)`."""
         return [short(delta) for delta in self.capture(technique, *options)]
+
+
+def wait_for_mark(node: CassandraNode, keyspace: str, number: int) -> None:
+    """Read the log until the mark is in it; the server writes it down every few milliseconds."""
+    with Client(Settings("wait", keyspace, (node.host,), node.port)) as client:
+        definitions = client.definitions()
+    folder = LogFolder(node.cdc_raw)
+    start = Position(0, 0)
+    for _ in range(MOST_LOOKS):
+        reader = LogReader(Catalog(definitions, wanted=[(keyspace, "marks")]))
+        found = [change[2] for mutation in folder.read(reader, start) for change in mutation.changes]
+        if number.to_bytes(4, "big") in found:
+            return
+    pytest.fail(f"mark {number} did not come into the log")
 
 
 def short(delta: Delta) -> str:

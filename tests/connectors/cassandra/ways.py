@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
     from tests.connectors.cassandra.conftest import Shop
 
+LOGS = ("log", "log-partial")
 TABLE = "CREATE TABLE KS.t (k text PRIMARY KEY, a int, b int, c int, d int, e int) WITH cdc = true"
 
 
@@ -60,6 +61,8 @@ WAYS = {
     "audit by value, trigger": ("audit", {"audit": "value", "writer": "trigger"}, False),
     "scan": ("scan", {}, False),
     "snapshot": ("snapshot", {}, False),
+    "log-partial": ("log-partial", {}, False),
+    "log": ("log", {}, False),
     "tracking, trigger": ("trigger", {}, False),
     "tracking, wrapper": ("trigger", {"writer": "application"}, True),
 }
@@ -70,11 +73,13 @@ WAYS = {
 def written(shop: Shop, way: str) -> Iterator[tuple[str, Plain | Wrapped]]:
     """Make the table and what the way needs; give its technique and whoever writes."""
     technique, settings, wrapped = WAYS[way]
-    shop.configure(**settings)
+    shop.configure(tables=["t"], **settings)
     shop.cql(TABLE)
     if technique in ("audit", "trigger"):
         shop.run("prepare", "shop", "--technique", technique)
     with session_of(shop) as session:
+        if technique in LOGS:
+            shop.capture(technique)
         if wrapped:
             yield technique, Wrapped(session, shop.keyspace, technique, settings.get("audit", "time"))
         else:

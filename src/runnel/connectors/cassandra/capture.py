@@ -10,6 +10,9 @@ from runnel.connectors.cassandra.client import Client
 from runnel.connectors.cassandra.cycles import Cycles
 from runnel.connectors.cassandra.delta_forms import write
 from runnel.connectors.cassandra.deltas import last_per_key, merge_equal
+from runnel.connectors.cassandra.log_files import NodeLog, open_files, open_live
+from runnel.connectors.cassandra.log_full import LogFull
+from runnel.connectors.cassandra.log_partial import LogPartial
 from runnel.connectors.cassandra.scan import Scan
 from runnel.connectors.cassandra.settings import TECHNIQUES, Settings, read_settings
 from runnel.connectors.cassandra.snapshot_differential import SnapshotDifferential
@@ -25,7 +28,15 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.deltas import Delta
     from runnel.connectors.cassandra.technique import Position, Technique
 
-CLASSES: tuple[type[Technique], ...] = (AuditByTime, AuditByValue, Scan, SnapshotDifferential, Tracking)
+CLASSES: tuple[type[Technique], ...] = (
+    AuditByTime,
+    AuditByValue,
+    Scan,
+    SnapshotDifferential,
+    LogPartial,
+    LogFull,
+    Tracking,
+)
 STATE = "capture"
 
 
@@ -89,6 +100,14 @@ class Capture:
             work(client, self.technique, self._cycles, say)
 
     def _open(self) -> Technique:
+        if self._expand and self.technique == "log-partial":
+            raise UsageError(
+                "RUNNEL-CAPTURE-EXPAND",
+                "the partial log does not know which columns a delete takes",
+                hint="use --technique log",
+            )
+        if self.settings.logs:
+            return self._open_files()
         client = Client(self.settings)
         try:
             tables = client.chosen_tables()
@@ -101,8 +120,22 @@ class Capture:
                     return (AuditByTime if self.settings.audit == "time" else AuditByValue)(client, tables)
                 case "trigger":
                     return Tracking(client, tables)
-                case other:
-                    raise UsageError("RUNNEL-CAPTURE-TECHNIQUE", f"capture by {other} is not there yet")
+            return self._of_logs(open_live(self.settings, client), client)
         except BaseException:
             client.close()
             raise
+
+    def _open_files(self) -> Technique:
+        if self.technique not in ("log", "log-partial"):
+            raise UsageError(
+                "RUNNEL-CAPTURE-TECHNIQUE",
+                f"{self.technique} asks the server, and this source has only its logs",
+                hint="use --technique log or log-partial",
+            )
+        return self._of_logs(open_files(self.settings), None)
+
+    def _of_logs(self, logs: list[NodeLog], client: Client | None) -> Technique:
+        keyspace, release = self.settings.keyspace, self.settings.release
+        if self.technique == "log-partial":
+            return LogPartial(logs, keyspace, client, release=release)
+        return LogFull(logs, keyspace, client, release=release, expand=self._expand)

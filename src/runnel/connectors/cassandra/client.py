@@ -174,7 +174,11 @@ class Client:
         return statement
 
     def tables(self) -> dict[str, TableSchema]:
-        """Give all tables of the keyspace; raise `RUNNEL-CASSANDRA-KEYSPACE` where there is none of that name."""
+        """Give all tables of the keyspace."""
+        return {table.name: table for table in build_tables(self.definitions())}
+
+    def definitions(self) -> SchemaRows:
+        """Give what the server says of the keyspace; raise `RUNNEL-CASSANDRA-KEYSPACE` where there is none of that name."""
         keyspace = self.settings.keyspace.encode()
         names = [row["keyspace_name"] for row in self.records("SELECT keyspace_name FROM system_schema.keyspaces")]
         if self.settings.keyspace not in names:
@@ -187,12 +191,7 @@ class Client:
             name: [*self.records(f"SELECT * FROM system_schema.{name} WHERE keyspace_name = ?", [keyspace])]
             for name in ("tables", "columns", "dropped_columns", "types")
         }
-        return {
-            table.name: table
-            for table in build_tables(
-                SchemaRows(found["tables"], found["columns"], found["dropped_columns"], found["types"])
-            )
-        }
+        return SchemaRows(found["tables"], found["columns"], found["dropped_columns"], found["types"])
 
     def chosen_tables(self) -> list[TableSchema]:
         """Give the tables that the settings name, or all but runnel's own; raise `RUNNEL-CASSANDRA-TABLE` for a wrong name."""

@@ -150,7 +150,8 @@ def to_json(delta: Delta) -> str:
         "ttl": delta.ttl,
     }
     told |= {name: value for name, value in optional.items() if value is not None}
-    return json.dumps(told | ({"row": True} if delta.row else {}), ensure_ascii=False)
+    told |= {name: True for name in ("row", "counter") if getattr(delta, name)}
+    return json.dumps(told, ensure_ascii=False)
 
 
 def from_json(line: str) -> Delta:
@@ -165,8 +166,8 @@ def from_json(line: str) -> Delta:
             cluster = tuple(told["cluster"] or ())
         optional = {name: told.get(name) for name in ("column", "value", "time", "previous", "ttl")}
         key = tuple(told["key"])
-        row = told.get("row", False)
-        return Delta(Operation(told["op"]), told["keyspace"], told["table"], key, cluster, row=row, **optional)
+        marks: dict[str, Any] = {name: bool(told.get(name, False)) for name in ("row", "counter")}
+        return Delta(Operation(told["op"]), told["keyspace"], told["table"], key, cluster, **optional, **marks)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _unreadable(line) from error
 

@@ -53,8 +53,8 @@ class Delta:
     of a whole key, and a `Span` for the delete of a range of rows. A delete of a row, a range or a key has no `column`. The
     column "" stands for the row itself: a row of nothing but its key.
 
-    The last three are told in JSON only. `previous` is the value before; `ttl` the seconds a value was written for; `row`
-    says that the write made the row exist by itself (INSERT does, UPDATE does not).
+    The last four are told in JSON only. `previous` is the value before; `ttl` the seconds a value was written for; `row`
+    says that the write made the row exist by itself (INSERT does, UPDATE does not); `counter` that a counter was changed.
     """
 
     operation: Operation
@@ -68,6 +68,7 @@ class Delta:
     previous: str | None = None
     ttl: int | None = None
     row: bool = False
+    counter: bool = False
 
     @property
     def level(self) -> str:
@@ -79,8 +80,8 @@ class Delta:
         return "range" if isinstance(self.cluster, Span) else "row"
 
     def bare(self) -> Delta:
-        """Give what the text form tells: the same without `previous`, `ttl` and `row`."""
-        return replace(self, previous=None, ttl=None, row=False)
+        """Give what the text form tells: the same without what JSON alone tells."""
+        return replace(self, previous=None, ttl=None, row=False, counter=False)
 
     def undated(self) -> Delta:
         """Give the same without its time."""

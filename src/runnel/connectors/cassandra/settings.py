@@ -26,11 +26,11 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "writer": ("application", "trigger"),
 }
 _NUMBERS = ("port", "parallel", "page")
-_FLAGS = ("merge_equal", "compare_times", "times")
+_FLAGS = ("merge_equal", "compare_times", "times", "release")
 KEYS = (
     *("hosts", "port", "keyspace", "tables", "capture", "consistency", "start", "user", "password", "datacenter"),
     *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "parallel", "page"),
-    *("separators", "merge_equal", "compare_times", "times"),
+    *("separators", "merge_equal", "compare_times", "times", "release"),
 )
 
 
@@ -40,6 +40,7 @@ class Settings:
 
     `tables` is None for all tables of the keyspace. `cdc_raw` are the nodes' folders of log segments, as they are reached from
     here; `logs` are patterns of log files to be read instead of a live server, `schema` the CQL file that describes them.
+    `release` lets segments be deleted once they are analysed.
     """
 
     name: str
@@ -66,6 +67,7 @@ class Settings:
     merge_equal: bool = False
     compare_times: bool = False
     times: bool = True
+    release: bool = True
 
 
 def read_settings(source: config.Source, folder: Path) -> Settings:
@@ -78,6 +80,8 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
     made: dict[str, Any] = {key: values[key] for key in (*_STRINGS, *_CHOICES, *_NUMBERS, *_FLAGS) if key in values}
     made |= {key: tuple(check.names(values, key)) for key in ("hosts", "tables", "logs") if key in values}
     made["cdc_raw"] = tuple(folder / path for path in check.names(values, "cdc_raw")) if "cdc_raw" in values else ()
+    if "logs" in made:
+        made["logs"] = tuple(str(folder / pattern) for pattern in made["logs"])
     made |= {key: check.duration(values, key) for key in ("overlap", "timeout") if key in values}
     if "schema" in values:
         made["schema"] = folder / str(values["schema"])

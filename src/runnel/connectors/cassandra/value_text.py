@@ -45,6 +45,11 @@ def to_text(type_: CqlType) -> Callable[[bytes], str]:
     return text
 
 
+def decoded_text(type_: CqlType, value: Any) -> str:
+    """Write a value that was decoded already."""
+    return "" if value is None else _unquoted(type_, value)
+
+
 def to_json(type_: CqlType, text: str) -> str:
     """Give the JSON that the server reads as the value whose text this is."""
     if _nested(type_) or (type_.name in NUMBERS and text not in ("NaN", "Infinity", "-Infinity")):
