@@ -16,6 +16,7 @@ from runnel.connectors.cassandra.deltas import Delta, Operation
 from runnel.connectors.cassandra.live_rows import compare
 from runnel.connectors.cassandra.log_deltas import COARSE, MICROSECONDS, Teller
 from runnel.connectors.cassandra.log_partial import log_position, mutations, release
+from runnel.connectors.cassandra.read_again import merge_exactly
 from runnel.connectors.cassandra.reconcile import PartitionState, merge, next_expiry, rows
 from runnel.connectors.cassandra.seed import partition_key, seed
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
@@ -133,7 +134,7 @@ class LogFull:
         touched = _touched(table, added)
         before = {place: self._column(state, table, place, at) for place in touched}
         marks = {place: _version(state, place) for place in touched}
-        merge(state, added)
+        merge_exactly(self._client, table, state, added, at)
         for change in coarse:
             yield from expanded[id(change)] if self._expand else (self._teller.coarse(change),)
         writer, parts = self._teller.writer(table), table.key_parts(state.key)
