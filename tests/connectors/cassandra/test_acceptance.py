@@ -1,14 +1,18 @@
-"""The acceptance checks C.a to C.e and C.h for the techniques that ask the server, against a real one."""
+"""The acceptance checks C.a, C.b, C.d, C.e and C.i, each technique against a real server."""
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.connectors.cassandra.delta_forms import Separators, from_oplog, from_text
+from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.ways import LOGS, WAYS, written
 
 if TYPE_CHECKING:
+    from runnel.connectors.cassandra.deltas import Delta
     from tests.connectors.cassandra.conftest import Shop
 
 pytestmark = pytest.mark.cassandra
@@ -74,3 +78,127 @@ def test_c_b_a_value_deleted_and_set_again(shop: Shop, way: str, value: int) -> 
         writer.set(b=value)
         expected = [] if way == "snapshot" and value == 2 else [text.format(value) for text in B_DELTAS[way]]
         assert shop.told(technique) == expected
+
+
+GRADES = """CREATE TABLE KS."Grades" (name text, semester text, "Mathematic" int, "Physics" int, PRIMARY KEY (name, semester))
+WITH cdc = true"""
+CELLS = [
+    f'INSERT INTO KS."Grades" (name, semester, "Mathematic", "Physics") VALUES (\'Carol\', \'{s}\', 1, 2)' for s in "ab"
+]
+COLUMNS = [f"del {name} (was {value})" for _ in "ab" for name, value in (("Mathematic", 1), ("Physics", 2))]
+
+
+@pytest.mark.parametrize(
+    ("technique", "options", "expected"),
+    [
+        ("log", (), ["del key"]),
+        ("log-partial", (), ["del key"]),
+        ("log", ("--expand-deletes",), COLUMNS),
+        ("snapshot", (), COLUMNS),
+        ("trigger", (), COLUMNS),
+    ],
+)
+def test_c_d_a_deleted_key_is_told_at_its_level_or_column_by_column(
+    shop: Shop, technique: str, options: tuple[str, ...], expected: list[str]
+) -> None:
+    shop.configure(tables=["Grades"])
+    shop.cql(GRADES, *CELLS)
+    if technique == "trigger":
+        shop.run("prepare", "shop", "--technique", technique)
+    shop.capture(technique)
+    shop.cql("DELETE FROM KS.\"Grades\" WHERE name = 'Carol'")
+    assert sorted(shop.told(technique, *options)) == sorted(expected)
+
+
+@pytest.mark.parametrize("technique", LOGS)
+def test_c_d_the_last_operation_of_a_key_is_its_delete(shop: Shop, technique: str) -> None:
+    shop.configure(tables=["Grades"], times=False)
+    shop.cql(GRADES, *CELLS)
+    shop.capture(technique)
+    shop.cql(
+        "UPDATE KS.\"Grades\" SET \"Mathematic\" = 5 WHERE name = 'Carol' AND semester = 'a'",
+        "DELETE FROM KS.\"Grades\" WHERE name = 'Carol'",
+    )
+    shop.wait_for_log()
+    text = shop.run("capture", "shop", "--technique", technique, "--last-per-key")
+    assert text == f"del/{shop.keyspace}/Grades/Carol\n"
+
+
+def test_rows_and_ranges_are_deleted_at_their_own_level(shop: Shop) -> None:
+    shop.configure(tables=["t"])
+    shop.cql(
+        "CREATE TABLE KS.t (k int, a int, b int, v int, PRIMARY KEY (k, a, b)) WITH cdc = true",
+        *(f"INSERT INTO KS.t (k, a, b, v) VALUES (1, {a}, {b}, 1)" for a in (1, 2, 3) for b in (1, 2)),
+    )
+    for technique in LOGS:
+        shop.capture(technique)
+    shop.cql(
+        "DELETE FROM KS.t WHERE k = 1 AND a = 1 AND b = 1",
+        "DELETE FROM KS.t WHERE k = 1 AND a = 2",
+        "DELETE FROM KS.t WHERE k = 1 AND a >= 3 AND a < 9",
+    )
+    shop.wait_for_log()
+    for technique in LOGS:
+        lines = shop.run("capture", "shop", "--technique", technique).splitlines()
+        places = [line.split("/")[4].rpartition("-")[0] for line in lines]
+        assert places == ["1,1", "2", "[3[]9)"]
+    assert shop.cql("SELECT a, b FROM KS.t") == [(1, 2)]
+
+
+ODD = """CREATE TABLE KS.odd ("a/b" text, "c:d" text, "e-f" text, PRIMARY KEY ("a/b", "c:d")) WITH cdc = true"""
+
+
+@pytest.mark.parametrize(
+    "separators", [{}, {"level": "|", "value": "=", "time": "@"}, {"level": "#", "value": "/", "time": ":"}]
+)
+def test_c_e_text_is_read_back_as_the_json_tells_it(shop: Shop, separators: dict[str, str]) -> None:
+    shop.configure(separators=separators, **{"tables": ["odd", "t"]})
+    shop.cql(
+        ODD,
+        "INSERT INTO KS.odd (\"a/b\", \"c:d\", \"e-f\") VALUES ('k/1', 'null', 'v:1-2|3')",
+        "INSERT INTO KS.odd (\"a/b\", \"c:d\", \"e-f\") VALUES ('k,@', 'x\\y', 'one\ntwo=')",
+        "CREATE TABLE KS.t (k text PRIMARY KEY, v text)",
+        "INSERT INTO KS.t (k, v) VALUES ('null', 'v')",
+    )
+    expected = shop.capture("scan", "--since", "0")
+    text = shop.run("capture", "shop", "--technique", "scan", "--since", "0")
+    parsed = [from_text(line, Separators(**separators)) for line in text.split("\n") if line]
+    oplog = shop.run("capture", "shop", "--technique", "scan", "--since", "0", "--format", "oplog")
+    assert sorted(map(str, parsed)) == sorted(str(delta.bare()) for delta in expected)
+    assert sorted(str(from_oplog(line, Separators(**separators))) for line in oplog.split("\n") if line) == sorted(
+        map(str, parsed)
+    )
+    level = separators.get("level", "/")
+    assert f"{level}t{level}null{level}null{level}v" in text
+    assert f"{level}\\null{level}" in text
+
+
+def test_c_e_two_equal_separators_are_a_configuration_error(shop: Shop) -> None:
+    shop.configure(separators={"level": "/", "value": "/"})
+    assert "RUNNEL-CAPTURE-SEPARATOR" in shop.run("capture", "shop", "--technique", "scan", exit_code=2)
+
+
+def test_c_i_expiry_is_a_delete_at_its_time_and_counters_are_told_as_counters(shop: Shop) -> None:
+    shop.configure(tables=["t", "hits"])
+    shop.cql(
+        "CREATE TABLE KS.t (k int PRIMARY KEY, v int) WITH cdc = true",
+        "CREATE TABLE KS.hits (k int PRIMARY KEY, n counter) WITH cdc = true",
+    )
+    for technique in LOGS:
+        shop.capture(technique)
+    shop.cql("UPDATE KS.t USING TTL 1 SET v = 1 WHERE k = 1", *["UPDATE KS.hits SET n = n + 2 WHERE k = 1"] * 2)
+    expected = {
+        "log": ["ins v:1", "ins n:2", "upd n:4 (was 2)", "del v (was 1)"],
+        "log-partial": ["ups v:1", "ups n:2", "ups n:4", "del v"],
+    }
+    found: dict[str, list[Delta]] = {technique: [] for technique in LOGS}
+    deadline = time.monotonic() + 60
+    while any(len(found[technique]) < 4 for technique in LOGS):
+        assert time.monotonic() < deadline, found
+        for technique in LOGS:
+            found[technique] += shop.capture(technique)
+    for technique, deltas in found.items():
+        assert [short(delta) for delta in deltas] == expected[technique]
+        assert [delta.counter for delta in deltas] == [False, True, True, False]
+        set_at, deleted_at = deltas[0].time or 0, deltas[3].time or 0
+        assert deleted_at // 1_000_000 == set_at // 1_000_000 + 1

@@ -61,7 +61,7 @@ class Cycles:
 
     def begin_at(self, position: Position) -> None:
         """Let the first cycle begin here, unless there was one."""
-        with self._alone():
+        with self.alone():
             if self.state() is None:
                 self._folder(0).mkdir(parents=True, exist_ok=True)
                 (self._folder(0) / DELTAS).touch()
@@ -73,7 +73,7 @@ class Cycles:
 
     def run(self, technique: Technique, *, tell_first: bool = True) -> Iterator[Delta]:
         """Run a cycle and give its deltas; a first one tells everything there is, unless `tell_first` is false."""
-        with self._alone():
+        with self.alone():
             state = self.state()
             if state is not None:
                 yield from self._complete(technique, state)
@@ -127,7 +127,7 @@ class Cycles:
         path.replace(self.folder / STATE)
 
     @contextmanager
-    def _alone(self) -> Iterator[None]:
+    def alone(self) -> Iterator[None]:
         """Keep a second run of the same capture out."""
         self.folder.mkdir(parents=True, exist_ok=True)
         with (self.folder / "lock").open("w") as lock:
