@@ -53,6 +53,7 @@ bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000
 docs: $(STAMP) ## write the reference of SQL and of error codes, and run the examples of the documentation
 	@$(BIN)/python scripts/error_reference.py
 	@$(BIN)/python scripts/sql_reference.py
+	@$(BIN)/python scripts/capture_reference.py
 	@$(BIN)/pytest tests/docs $(ARGS)
 
 clean: ## remove the environment and every cache

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.schema import ColumnSchema, TableSchema
 
 TECHNIQUES = ("audit", "trigger")
+MILLISECOND = 1000
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _TRIGGERS = {"audit": "runnel_audit", "trigger": "runnel_journal"}
@@ -119,7 +120,7 @@ def _twins_to_fill(client: Client, table: TableSchema, mode: str) -> Iterator[tu
     """Give a write for each column without a twin.
 
     Cells of a column that was dropped before are hidden up to that moment, also when the column is back: they are written
-    just after it.
+    just after it. The server tells that moment in milliseconds.
     """
     columns = captured_columns(table)
     twins = tuple(table.by_name[twin_of(column.name)] for column in columns)
@@ -131,7 +132,7 @@ def _twins_to_fill(client: Client, table: TableSchema, mode: str) -> Iterator[tu
                 continue
             written = cell.time or 0
             value = _LONG.pack(written) if mode == "time" else cell.value
-            time = max(written, table.dropped_at.get(name, written - 1) + 1)
+            time = max(written, table.dropped_at.get(name, written - MILLISECOND) + MILLISECOND)
             place = [*row.key, *(part or b"" for part in row.clustering or ())]
             yield set_twin(table, column.name), [_INT.pack(cell.ttl or 0), _LONG.pack(time), value, *place]
 

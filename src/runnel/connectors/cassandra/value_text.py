@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from decimal import Decimal
 
-NUMBERS = ("bigint", "boolean", "counter", "decimal", "double", "float", "int", "smallint", "tinyint", "varint")
+BARE = ("bigint", "boolean", "counter", "double", "float", "int", "smallint", "tinyint")
+"""Types that stand in JSON without quotes; decimals are quoted, because the server reads bare ones as doubles."""
 _NANOSECONDS = 1_000_000_000
 
 
@@ -52,7 +53,7 @@ def decoded_text(type_: CqlType, value: Any) -> str:
 
 def to_json(type_: CqlType, text: str) -> str:
     """Give the JSON that the server reads as the value whose text this is."""
-    if _nested(type_) or (type_.name in NUMBERS and text not in ("NaN", "Infinity", "-Infinity")):
+    if _nested(type_) or (type_.name in BARE and text not in ("NaN", "Infinity", "-Infinity")):
         return text
     return json.dumps(text, ensure_ascii=False)
 
