@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cells import Range
 from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge, next_expiry, purge
+from runnel.errors import Transient
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -42,8 +43,16 @@ class CellStore:
         """Open the file, or make it."""
         self._tables = tables
         self._connection = sqlite3.connect(path, isolation_level=None)
-        self._connection.executescript(_SCHEMA)
-        self._connection.execute("BEGIN IMMEDIATE")
+        try:
+            self._connection.executescript(_SCHEMA)
+            self._connection.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError as error:
+            self._connection.close()
+            raise Transient(
+                "RUNNEL-CASSANDRA-BUSY",
+                f"{path.name} is in use: {error}",
+                hint="wait until the other process has ended",
+            ) from error
         self._cached: dict[Place, PartitionState] = {}
         self._changed: dict[Place, TableSchema] = {}
         self._seen: dict[Place, int] = {}

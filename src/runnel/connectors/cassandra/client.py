@@ -208,6 +208,13 @@ class Client:
                 )
         return [there[name] for name in wanted]
 
+    def replicas(self) -> int:
+        """Give how many copies the keyspace keeps of a row, in all data centres together."""
+        cql = "SELECT replication FROM system_schema.keyspaces WHERE keyspace_name = ?"
+        rows = self.records(cql, [self.settings.keyspace.encode()])
+        counts = [str(value).split("/")[0] for row in rows for value in row["replication"].values()]
+        return sum(int(count) for count in counts if count.isdigit())
+
     @cached_property
     def version(self) -> tuple[int, int]:
         """Give the server's release, such as (5, 0)."""

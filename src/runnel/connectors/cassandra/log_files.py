@@ -49,11 +49,24 @@ def open_live(settings: Settings, client: Client) -> list[NodeLog]:
                 f"sources.{settings.name}: the folder of log segments {folder} is not to be seen from here",
                 hint="name the nodes' folders as they are reached from this machine: cdc_raw = ['...']",
             )
+    _check_enough(settings, client, len(folders))
     wanted = [(table.keyspace, table.name) for table in tables]
     definitions = client.definitions()
     return [
         NodeLog(str(folder), LogFolder(folder), LogReader(Catalog(definitions, wanted=wanted))) for folder in folders
     ]
+
+
+def _check_enough(settings: Settings, client: Client, folders: int) -> None:
+    """Refuse to read so few logs that a row could have all its copies in the others."""
+    nodes = len(client.hosts())
+    needed = max(1, nodes - client.replicas() + 1)
+    if folders < needed:
+        raise UsageError(
+            "RUNNEL-CASSANDRA-NODES",
+            f"sources.{settings.name}: {nodes} nodes keep {client.replicas()} copies of a row, so the logs of {needed} nodes are needed",
+            hint=f"name their folders: cdc_raw = [...]; so far there {'is 1' if folders == 1 else f'are {folders}'}",
+        )
 
 
 def check_cdc(tables: list[TableSchema]) -> None:

@@ -134,9 +134,11 @@ class LogFull:
         touched = _touched(table, added)
         before = {place: self._column(state, table, place, at) for place in touched}
         marks = {place: _version(state, place) for place in touched}
+        deletions = [_deletion(state, change) for change in coarse]
         merge_exactly(self._client, table, state, added, at)
-        for change in coarse:
-            yield from expanded[id(change)] if self._expand else (self._teller.coarse(change),)
+        for change, deleted in zip(coarse, deletions, strict=True):
+            if _deletion(state, change) != deleted:  # else it came from another replica before
+                yield from expanded[id(change)] if self._expand else (self._teller.coarse(change),)
         writer, parts = self._teller.writer(table), table.key_parts(state.key)
         for (clustering, name), change in touched.items():
             if _version(state, (clustering, name)) == marks[clustering, name]:
@@ -242,6 +244,16 @@ def _version(state: PartitionState, place: tuple[Clustering | None, str]) -> Any
         return row.liveness
     own = {at: version for at, version in row.cells.items() if at[0] == name}
     return own, row.complex.get(name), dict(row.counters.get(name, {}))
+
+
+def _deletion(state: PartitionState, change: Change) -> Any:
+    """Give the deletion that is known where a coarse delete stands."""
+    if change.kind == cells.PARTITION_DELETE:
+        return state.deletion
+    if change.kind == cells.RANGE_DELETE:
+        return state.ranges.get(change.value)
+    row = state.rows.get(change.clustering)
+    return None if row is None else row.deletion
 
 
 def _row(state: PartitionState, table: TableSchema, clustering: Clustering | None, at: int) -> Row | None:

@@ -10,6 +10,7 @@ committed, and catches up from the log when that did not happen. Segments are gi
 from __future__ import annotations
 
 import time
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import pyarrow as pa
@@ -85,9 +86,7 @@ class CassandraSource:
         except BaseException:
             self.close()
             raise
-        folder.mkdir(parents=True, exist_ok=True)
         self._path = folder / "cells.sqlite"
-        self._store = CellStore(self._path, self._table)
         self._read_up_to: Offset | None = None
         self._quiet: tuple[Offset, Offset] = ({}, {})
 
@@ -104,6 +103,12 @@ class CassandraSource:
             for name, table in found.items()
             if table.keyspace == self.settings.keyspace and name in (self.settings.tables or found)
         ]
+
+    @cached_property
+    def _store(self) -> CellStore:
+        """The cells; opened by whoever reads changes, for it lets nobody else in."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return CellStore(self._path, self._table)
 
     def _table(self, table_id: uuid.UUID) -> TableSchema | None:
         return next((found for log in self._logs if (found := log.reader.catalog.table(table_id))), None)
@@ -184,7 +189,7 @@ class CassandraSource:
         """Let go of the connection and the file."""
         if self._client is not None:
             self._client.close()
-        if hasattr(self, "_store"):
+        if "_store" in self.__dict__:
             self._store.close()
 
     def _align(self, start: Offset) -> None:
@@ -209,7 +214,7 @@ class CassandraSource:
     def _restart(self) -> None:
         self._store.close()
         self._path.unlink()
-        self._store = CellStore(self._path, self._table)
+        del self._store
 
     def _snapshot(self, client: Client, end: Offset) -> Iterator[ChangeSet]:
         self._align({})
