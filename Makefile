@@ -9,7 +9,7 @@ SECONDS ?= 20
 ARGS ?=
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random soak cassandra lint format bench docs clean
+.PHONY: help demo test test-fast test-random soak fuzz cassandra lint format bench docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +33,9 @@ test-random: $(STAMP) ## N random views and changes, maintained == recomputed (N
 soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
 	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
 	@$(BIN)/python -m tests.soak --engine spark --epochs 2000
+
+fuzz: $(STAMP) ## damage Cassandra logs at random and read them (SECONDS=3600)
+	@$(BIN)/python -m tests.connectors.cassandra.fuzz --seconds $(SECONDS)
 
 cassandra: $(STAMP) ## run a throw-away Cassandra by hand until Ctrl-C (ARGS="--compatibility CASSANDRA_4")
 	@$(BIN)/python -m tests.servers.cassandra $(ARGS)

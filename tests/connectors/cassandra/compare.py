@@ -21,20 +21,26 @@ HOST = "host"
 States = dict[tuple[Any, bytes], PartitionState]
 
 
-def rebuild(mutations: Iterable[Mutation]) -> States:
+def rebuild(mutations: Iterable[Mutation], truncations: Truncations | None = None) -> States:
     """Merge mutations, in any order, into a state per partition; what a TRUNCATE took is left out."""
     every = list(mutations)
-    truncations = Truncations()
-    for mutation in every:
-        for change in mutation.changes:
-            if change[0] == cells.TRUNCATE:
-                truncations.note(HOST, change)
+    taken = truncations or truncated(every)
     states: States = {}
     for mutation in every:
         for change in mutation.changes:
-            if change[0] != cells.TRUNCATE and not truncations.covers(HOST, change[1], mutation):
+            if change[0] != cells.TRUNCATE and not taken.covers(HOST, change[1], mutation):
                 merge(states.setdefault((change[1].id, change[2]), PartitionState(change[2])), [change])
     return states
+
+
+def truncated(mutations: Iterable[Mutation]) -> Truncations:
+    """Give what the TRUNCATEs among mutations took."""
+    found = Truncations()
+    for mutation in mutations:
+        for change in mutation.changes:
+            if change[0] == cells.TRUNCATE:
+                found.note(HOST, change)
+    return found
 
 
 def rebuilt_rows(states: States, table: TableSchema, now: int) -> list[str]:

@@ -157,6 +157,15 @@ def test_a_table_that_is_neither_known_nor_wanted_is_passed_over(tmp_path: Path)
     assert [mutation.changes for mutation in found] == [expected(fixed())]
 
 
+def test_a_definition_that_cannot_be_read_matters_only_where_its_table_does(tmp_path: Path) -> None:
+    columns = {"id": ("partition_key", "int"), "v": ("regular", "a_type_of_the_future")}
+    log = [created("t", TABLE_ID, columns), body(fixed())]
+    found = list(LogReader(Catalog(schema())).read(write_segment(tmp_path, [log])))
+    assert [mutation.changes for mutation in found] == [expected(fixed())]
+    with pytest.raises(LogError, match=f"{TABLE_ID} cannot be read: the CQL type 'a_type_of_the_future' is not known"):
+        list(LogReader(Catalog(schema())).read(write_segment(tmp_path, [[*log, insert("v", bytes(4))]])))
+
+
 def system(name: str, key: str, clustering: tuple[str, ...], values: dict[str, bytes], timestamp: int = 5) -> Updated:
     table = next(table for table in system_tables() if table.name == name)
     found = tuple(Cell(column, value, timestamp) for column, value in values.items())

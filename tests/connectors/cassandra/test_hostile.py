@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel.connectors.cassandra.commitlog.catalog import Catalog
+from runnel.connectors.cassandra.commitlog.compression import opener
 from runnel.connectors.cassandra.commitlog.errors import LogError
 from runnel.connectors.cassandra.commitlog.log import LogReader
 from runnel.connectors.cassandra.commitlog.segment import Segment
@@ -86,6 +87,27 @@ def test_other_versions_are_refused_by_name(tmp_path: Path, version: int) -> Non
     assert error.code == "RUNNEL-CASSANDRA-LOG-VERSION"
     assert f"version {version}" in str(error)
     assert str(path) in str(error)
+
+
+def test_a_segment_under_the_name_of_another_is_refused(tmp_path: Path) -> None:
+    path = write_segment(tmp_path, [], id_=1).rename(tmp_path / "CommitLog-7-2.log")
+    error = refused(path)
+    assert error.code == "RUNNEL-CASSANDRA-LOG-HEADER"
+    assert "segment 1" in str(error)
+
+
+@pytest.mark.parametrize("compression", ["LZ4Compressor", "SnappyCompressor"])
+def test_a_length_that_no_data_of_that_size_opens_to_is_refused_before_room_is_made(compression: str) -> None:
+    claimed = 200 << 20
+    data = {"LZ4Compressor": claimed.to_bytes(4, "little"), "SnappyCompressor": b"\x80\x80\x80\x64"}[compression]
+    found = opener(compression)
+    assert found is not None
+    tracemalloc.start()
+    with pytest.raises(ValueError, match="more bytes than it can have"):
+        found(data + b"rest", claimed)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 1 << 20
 
 
 def _wrong_marker(data: bytearray) -> None:

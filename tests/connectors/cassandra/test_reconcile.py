@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import uuid
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -12,7 +13,9 @@ from hypothesis import strategies as st
 
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cells import ChangeTuple, Clustering, Mutation, Range, Truncation
+from runnel.connectors.cassandra.live_rows import deleted_until
 from runnel.connectors.cassandra.reconcile import (
+    EXPIRED_TTL,
     PartitionState,
     Truncations,
     changes,
@@ -140,6 +143,39 @@ def test_ranges_go_by_the_order_of_the_table(range_: Range, left: list[int]) -> 
     inserted = [live(1, clustering=n) for n in range(5)]
     found = shown(*inserted, change(cells.RANGE_DELETE, None, value=range_, at=2, ldt=1))
     assert [row["c"] for row in found] == left
+
+
+@given(st.integers(0, 2**32))
+def test_many_ranges_over_many_rows_take_what_each_takes_alone(seed: int) -> None:
+    made = random.Random(seed)
+    inserted = [live(made.randrange(6), clustering=n) for n in range(9)]
+    bounds = [(), *((number(n),) for n in range(9))]
+    for _ in range(made.randrange(6)):
+        range_ = Range(made.choice(bounds), made.random() < 0.5, made.choice(bounds), made.random() < 0.5)
+        inserted.append(change(cells.RANGE_DELETE, None, value=range_, at=made.randrange(7), ldt=1))
+    state = merge(PartitionState(), inserted)
+    alone = [
+        n
+        for n in reversed(range(9))
+        if (state.rows[number(n),].liveness or (0,))[0] > deleted_until(state, T, (number(n),))
+    ]
+    assert [row["c"] for row in rows(state, T, NOW)] == alone
+
+
+def test_a_row_of_a_servers_view_is_there_by_its_liveness_alone() -> None:
+    strict = replace(T, strict_liveness=True)
+    assert shown(put("v", b"x"), table=strict) == []
+    assert len(shown(live(), put("v", b"x"), table=strict)) == 1
+    gone = live(ttl=EXPIRED_TTL, ldt=NOW + 1000)
+    for order in ([live(), gone], [gone, live()]):
+        assert shown(*order, table=strict) == []
+    assert len(shown(gone, live(11), table=strict)) == 1
+
+
+@pytest.mark.parametrize(("inserted_at", "left"), [(9, 0), (10, 0), (11, 1)])
+def test_a_deletion_in_a_servers_view_counts_until_the_row_is_inserted_anew(inserted_at: int, left: int) -> None:
+    deletion = change(cells.SHADOWABLE_DELETE, at=10, ldt=1)
+    assert len(shown(deletion, live(inserted_at), put("v", b"x", 5))) == left
 
 
 def test_expiry_is_a_matter_of_the_moment_one_looks_at() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from functools import cmp_to_key
 from typing import TYPE_CHECKING, Any
 
@@ -10,12 +11,12 @@ from runnel.connectors.cassandra.value_bytes import decoder
 from runnel.connectors.cassandra.value_order import list_path_key, sort_key
 
 if TYPE_CHECKING:
-    from runnel.connectors.cassandra.cells import Clustering
+    from runnel.connectors.cassandra.cells import Clustering, Range
     from runnel.connectors.cassandra.reconcile import PartitionState, RowState, Version
     from runnel.connectors.cassandra.schema import ColumnSchema, TableSchema
 
 NEVER = -(1 << 63)
-_EXPIRING, _TOMBSTONE = 1, 2
+_PLAIN, _EXPIRING = 0, 1
 
 
 def rows(state: PartitionState, table: TableSchema, now: int) -> list[dict[str, Any]]:
@@ -28,8 +29,9 @@ def rows(state: PartitionState, table: TableSchema, now: int) -> list[dict[str, 
     head = {column.name: value for column, value in zip(table.partition_key, key, strict=True)}
     static = _static(state, table, now)
     made = []
-    for clustering in _in_order(state, table):
-        found = _live(state.rows[clustering], deleted_until(state, table, clustering), table.regular, table, now)
+    order = _in_order(state, table)
+    for clustering, deleted in zip(order, _deleted_in_order(state, table, order), strict=True):
+        found = _live(state.rows[clustering], deleted, table.regular, table, now)
         if found is not None:
             values = table.clustering_values(clustering)
             place = {column.name: value for column, value in zip(table.clustering, values, strict=True)}
@@ -54,6 +56,43 @@ def _static(state: PartitionState, table: TableSchema, now: int) -> dict[str, An
         return nothing
     deleted = state.deletion[0] if state.deletion else NEVER
     return _live(row, deleted, table.static, table, now) or nothing
+
+
+def _deleted_in_order(state: PartitionState, table: TableSchema, order: list[Clustering]) -> list[int]:
+    """Give `deleted_until` of all rows in their order; many ranges over many rows take no longer than sorting them."""
+    whole = state.deletion[0] if state.deletion else NEVER
+    found = [whole] * len(order)
+    # Newest first, so that a row is told once; `after[n]` leads to the next row that is not told yet.
+    after = list(range(len(order) + 1))
+    for range_, (timestamp, _) in sorted(state.ranges.items(), key=lambda item: -item[1][0]):
+        if timestamp <= whole:
+            break
+        at = _untold(after, _first_inside(table, order, range_))
+        end = _first_behind(table, order, range_)
+        while at < end:
+            found[at] = timestamp
+            after[at] = at + 1
+            at = _untold(after, at)
+    return found
+
+
+def _untold(after: list[int], at: int) -> int:
+    root = at
+    while after[root] != root:
+        root = after[root]
+    while after[at] != root:
+        after[at], at = root, after[at]
+    return root
+
+
+def _first_inside(table: TableSchema, order: list[Clustering], range_: Range) -> int:
+    least = 0 if range_.start_inclusive else 1
+    return bisect_left(order, least, key=lambda row: compare(table, row, range_.start))
+
+
+def _first_behind(table: TableSchema, order: list[Clustering], range_: Range) -> int:
+    least = 1 if range_.end_inclusive else 0
+    return bisect_left(order, least, key=lambda row: compare(table, row, range_.end))
 
 
 def deleted_until(state: PartitionState, table: TableSchema, clustering: Clustering) -> int:
@@ -94,9 +133,11 @@ def _live(
     deleted = max(deleted, row_deleted_until(row))
     found: dict[str, Any] = {column.name: None for column in columns}
     alive = row.liveness is not None and row.liveness[0] > deleted and _unexpired(row.liveness, now)
+    if table.strict_liveness and not alive:
+        return None
     elements: dict[str, list[tuple[bytes, bytes]]] = {}
     for (name, path), version in row.cells.items():
-        if name not in found or version[1] == _TOMBSTONE or not _unexpired(version, now):
+        if name not in found or not _unexpired(version, now):
             continue
         if version[0] <= max(deleted, table.dropped_at.get(name, NEVER), row.complex.get(name, (NEVER, 0))[0]):
             continue
@@ -116,7 +157,7 @@ def _live(
 
 
 def _unexpired(version: Version | tuple[int, int, int, int], now: int) -> bool:
-    return version[1] != _EXPIRING or now < version[2]
+    return version[1] == _PLAIN or (version[1] == _EXPIRING and now < version[2])
 
 
 def _counter(row: RowState, name: str, deleted: int) -> int | None:

@@ -27,13 +27,16 @@ if TYPE_CHECKING:
 __all__ = ["PartitionState", "RowState", "Truncations", "changes", "merge", "next_expiry", "purge", "rows"]
 
 PLAIN, EXPIRING, TOMBSTONE = 0, 1, 2
+EXPIRED_TTL = (1 << 31) - 1
+"""The time to live that says in the server's views: this row is not there, whatever the clock says."""
 
 Deletion = tuple[int, int]
 """Timestamp and local deletion time."""
 Version = tuple[int, int, int, int, bytes]
 """A cell, so that the greatest one wins: timestamp, PLAIN < EXPIRING < TOMBSTONE, local deletion time, -ttl, value."""
 Liveness = tuple[int, int, int, int]
-"""As a version, without a value."""
+"""As a version, without a value; a TOMBSTONE is a row of a server's view that is not there."""
+_OLDEST: Version = (-(1 << 63), -1, 0, 0, b"")
 Shard = tuple[int, int, int]
 """Clock, count, timestamp."""
 
@@ -82,41 +85,61 @@ class PartitionState:
 
 def merge(state: PartitionState, added: Iterable[ChangeTuple]) -> PartitionState:
     """Add changes of one partition to its state, and give it back."""
-    known = state.rows
+    row = RowState()
+    last: object = state
+    equal_forms = False
     for kind, table, key, clustering, column, path, value, timestamp, ttl, ldt in added:
-        if kind == cells.PARTITION_DELETE:
-            state.deletion = _greater(state.deletion, (timestamp, ldt))
-            state.key = key
+        if kind >= cells.RANGE_DELETE:
+            _merge_deletion(state, kind, key, value, (timestamp, ldt))
             continue
-        if kind == cells.RANGE_DELETE:
-            state.ranges[value] = _greater(state.ranges.get(value), (timestamp, ldt))
-            state.key = key
-            continue
-        if table.has_equal_forms:
-            clustering, path = _canonical(table, clustering, column, path)
-        row = known.get(clustering)
-        if row is None:
-            state.key = key
-            row = known[clustering] = RowState()
+        # The changes of one row come together and share its clustering.
+        if clustering is not last:
+            last = clustering
+            equal_forms = table.has_equal_forms
+            row = _row(state, key, table.canonical_clustering(clustering) if equal_forms and clustering else clustering)
         if kind == cells.SET:
+            at = (column or "", path if path is None or not equal_forms else _canonical(table, column or "", path))
             version = (timestamp, EXPIRING if ttl else PLAIN, ldt, -ttl, value)
-            _keep(row.cells, (column or "", path), version)
-        elif kind == cells.CELL_DELETE:
-            _keep(row.cells, (column or "", path), (timestamp, TOMBSTONE, ldt, 0, b""))
+            before = row.cells.get(at)
+            if before is None or version > before:
+                row.cells[at] = version
         elif kind == cells.LIVENESS:
-            live = (timestamp, EXPIRING if ttl else PLAIN, ldt, -ttl)
-            row.liveness = live if row.liveness is None else max(row.liveness, live)
+            live = (timestamp, (TOMBSTONE if ttl == EXPIRED_TTL else EXPIRING) if ttl else PLAIN, ldt, -ttl)
+            if row.liveness is None or live > row.liveness:
+                row.liveness = live
+        elif kind == cells.CELL_DELETE:
+            at = (column or "", path if path is None or not equal_forms else _canonical(table, column or "", path))
+            row.cells[at] = max((timestamp, TOMBSTONE, ldt, 0, b""), row.cells.get(at, _OLDEST))
         else:
             _merge_other(row, kind, column or "", value, timestamp, ldt)
     return state
 
 
-def _canonical(
-    table: TableSchema, clustering: Clustering | None, column: str | None, path: bytes | None
-) -> tuple[Clustering | None, bytes | None]:
-    form = table.path_form(column) if column is not None and path is not None else None
-    at = table.canonical_clustering(clustering) if clustering else clustering
-    return at, form(path) if form is not None and path is not None else path
+def _row(state: PartitionState, key: bytes, clustering: Clustering | None) -> RowState:
+    row = state.rows.get(clustering)
+    if row is None:
+        state.key = key
+        row = state.rows[clustering] = RowState()
+    return row
+
+
+def _canonical(table: TableSchema, column: str, path: bytes) -> bytes:
+    form = table.path_form(column)
+    return path if form is None else form(path)
+
+
+def _merge_deletion(state: PartitionState, kind: int, key: bytes, value: Any, deletion: Deletion) -> None:
+    if kind == cells.PARTITION_DELETE:
+        state.deletion = _greater(state.deletion, deletion)
+    elif kind == cells.RANGE_DELETE:
+        state.ranges[value] = _greater(state.ranges.get(value), deletion)
+    else:
+        raise Terminal(
+            "RUNNEL-CASSANDRA-MERGE",
+            f"a {cells.KIND_NAMES[kind]} is no change of one partition",
+            hint="leave the mutations out that `Truncations.covers` names",
+        )
+    state.key = key
 
 
 def _merge_other(row: RowState, kind: int, column: str, value: Any, timestamp: int, ldt: int) -> None:
@@ -130,22 +153,10 @@ def _merge_other(row: RowState, kind: int, column: str, value: Any, timestamp: i
         shards = row.counters.setdefault(column, {})
         for counter, clock, count in counter_shards(value):
             shards[counter] = _undominated((*shards.get(counter, ()), (clock, count, timestamp)))
-    else:
-        raise Terminal(
-            "RUNNEL-CASSANDRA-MERGE",
-            f"a {cells.KIND_NAMES[kind]} is no change of one partition",
-            hint="leave the mutations out that `Truncations.covers` names",
-        )
 
 
 def _greater(known: Deletion | None, added: Deletion) -> Deletion:
     return added if known is None or added > known else known
-
-
-def _keep(known: dict[tuple[str, bytes | None], Version], at: tuple[str, bytes | None], version: Version) -> None:
-    before = known.get(at)
-    if before is None or version > before:
-        known[at] = version
 
 
 def _undominated(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
@@ -268,7 +279,7 @@ def _drop_deleted(row: RowState, deleted: int) -> None:
 def _drop_tombstones(row: RowState, before: int) -> None:
     row.cells = {at: version for at, version in row.cells.items() if version[1] == PLAIN or version[2] >= before}
     row.complex = {column: deletion for column, deletion in row.complex.items() if deletion[1] >= before}
-    if row.liveness is not None and row.liveness[1] == EXPIRING and row.liveness[2] < before:
+    if row.liveness is not None and row.liveness[1] != PLAIN and row.liveness[2] < before:
         row.liveness = None
     if row.deletion is not None and row.deletion[1] < before:
         row.deletion = None

@@ -10,7 +10,7 @@ import datetime as dt
 import hashlib
 import uuid
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -57,6 +57,8 @@ class TableSchema:
     is_counter: bool = False
     cdc: bool = False
     gc_grace_seconds: int = 864_000
+    strict_liveness: bool = False
+    """Said of a server's view with a key column that is none of its table's: its rows are there by their liveness alone."""
 
     def __hash__(self) -> int:
         return hash(self.id)
@@ -161,9 +163,16 @@ class SchemaRows:
     views: list[Row] = field(default_factory=list)
 
 
-def build_tables(rows: SchemaRows) -> list[TableSchema]:
-    """Make the tables, and the server's own views, that these rows describe; a table without columns is left out."""
-    udts = {keyspace: build_types(found) for keyspace, found in _by(rows.types, "keyspace_name").items()}
+Problems = dict[uuid.UUID, Terminal]
+"""Why tables could not be made, by their ids."""
+
+
+def build_tables(rows: SchemaRows, problems: Problems | None = None) -> list[TableSchema]:
+    """Make the tables, and the server's own views, that these rows describe; a table without columns is left out.
+
+    With `problems` a table that has a type which is not known is noted there and left out; else it raises.
+    """
+    udts = {name: build_types(found, lenient=True) for name, found in _by(rows.types, "keyspace_name").items()}
     columns = _by(rows.columns, "keyspace_name", "table_name")
     dropped = _by(rows.dropped_columns, "keyspace_name", "table_name")
     made = []
@@ -172,8 +181,24 @@ def build_tables(rows: SchemaRows) -> list[TableSchema]:
         name = row["table_name"] if row.get("table_name") is not None else row["view_name"]
         if (keyspace, name) in columns and row.get("id") is not None:
             types = udts.get(keyspace, {})
-            made.append(_table(row, name, columns[keyspace, name], dropped.get((keyspace, name), []), types))
+            try:
+                table = _table(row, name, columns[keyspace, name], dropped.get((keyspace, name), []), types)
+                base = columns.get((keyspace, row.get("base_table_name")))
+                made.append(table if base is None else replace(table, strict_liveness=_has_own_key_column(table, base)))
+            except Terminal as problem:
+                if problems is None:
+                    raise
+                problems[_id(row)] = problem
     return made
+
+
+def _has_own_key_column(view: TableSchema, base: list[Row]) -> bool:
+    key = {row["column_name"] for row in base if row["kind"] in ("partition_key", "clustering")}
+    return any(column.name not in key for column in (*view.partition_key, *view.clustering))
+
+
+def _id(row: Row) -> uuid.UUID:
+    return row["id"] if isinstance(row["id"], uuid.UUID) else uuid.UUID(str(row["id"]))
 
 
 def _table(row: Row, name: str, columns: list[Row], dropped: list[Row], udts: Mapping[str, Udt]) -> TableSchema:
@@ -185,7 +210,7 @@ def _table(row: Row, name: str, columns: list[Row], dropped: list[Row], udts: Ma
     return TableSchema(
         row["keyspace_name"],
         name,
-        row["id"] if isinstance(row["id"], uuid.UUID) else uuid.UUID(str(row["id"])),
+        _id(row),
         of["partition_key"],
         of["clustering"],
         of["static"],
@@ -205,8 +230,11 @@ def _column(row: Row, udts: Mapping[str, Udt]) -> ColumnSchema:
     )
 
 
-def build_types(rows: Iterable[Row]) -> dict[str, Udt]:
-    """Make the user-defined types of one keyspace; they may name each other in any order."""
+def build_types(rows: Iterable[Row], *, lenient: bool = False) -> dict[str, Udt]:
+    """Make the user-defined types of one keyspace; they may name each other in any order.
+
+    One that names a type which is not known raises, or is left out when `lenient`.
+    """
     waiting = list(rows)
     made: dict[str, Udt] = {}
     while waiting:
@@ -221,6 +249,8 @@ def build_types(rows: Iterable[Row]) -> dict[str, Udt]:
             else:
                 made[row["type_name"]] = Udt(row["type_name"], fields=tuple(fields))
         if problem is not None and len(left) == len(waiting):
+            if lenient:
+                break
             raise problem
         waiting = left
     return made

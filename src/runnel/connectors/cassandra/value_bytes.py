@@ -9,7 +9,6 @@ from __future__ import annotations
 import datetime as dt
 import ipaddress
 import struct
-import uuid
 from collections.abc import Callable
 from decimal import Decimal
 from functools import lru_cache
@@ -171,7 +170,11 @@ def _date(value: bytes) -> dt.date | None:
 
 
 def _uuid(value: bytes) -> str | None:
-    return str(uuid.UUID(bytes=value)) if value else None
+    if not value:
+        return None
+    _expect_length(value, 16)
+    text = value.hex()
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def _inet(value: bytes) -> str | None:

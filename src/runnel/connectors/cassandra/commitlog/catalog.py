@@ -19,7 +19,7 @@ from runnel.connectors.cassandra.commitlog.system_tables import (
 )
 from runnel.connectors.cassandra.live_rows import deleted_until, row_deleted_until
 from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge, rows
-from runnel.connectors.cassandra.schema import Row, SchemaRows, TableSchema, build_tables
+from runnel.connectors.cassandra.schema import Problems, Row, SchemaRows, TableSchema, build_tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -31,7 +31,7 @@ _TRUNCATION_BYTES = 20
 
 
 class Catalog:
-    """Tables by id. `generation` grows whenever one is added or changed."""
+    """Tables by id. `generation` grows whenever one is added or changed; `problems` says which could not be made."""
 
     def __init__(
         self,
@@ -46,12 +46,14 @@ class Catalog:
         of a table that is not known is an error, unless all wanted tables are known: then it is not wanted.
         """
         self.generation = 0
+        self.problems: Problems = {}
         self._wanted = None if wanted is None else frozenset(wanted)
         self._system = {table.id: table for table in system_tables()}
         self._tables: dict[uuid.UUID, TableSchema] = {}
         self._states: dict[tuple[str, bytes], PartitionState] = {}
         self._baseline: dict[tuple[str, bytes], dict[Clustering, Row]] = {}
         self._read_at = 0
+        self._unsettled: set[bytes] = set()
         if baseline is not None:
             self.refresh(baseline, read_at=read_at)
 
@@ -64,20 +66,24 @@ class Catalog:
             for row in getattr(baseline, name):
                 at = tuple(str(row[column]).encode() for column in clustering)
                 self._baseline.setdefault((name, row["keyspace_name"].encode()), {})[at] = row
-        for table in build_tables(baseline):
-            self._add(table)
+        self._build(baseline)
 
-    def _add(self, table: TableSchema) -> None:
-        if self._tables.get(table.id) != table:
-            self._tables[table.id] = table
-            self.generation += 1
+    def _build(self, described: SchemaRows) -> None:
+        for table in build_tables(described, self.problems):
+            self.problems.pop(table.id, None)
+            if self._tables.get(table.id) != table:
+                self._tables[table.id] = table
+                self.generation += 1
 
     def table(self, table_id: uuid.UUID) -> TableSchema | None:
         """Give the newest definition of a table."""
+        if self._unsettled:
+            self.settle()
         return self._tables.get(table_id) or self._system.get(table_id)
 
     def tables(self) -> list[TableSchema]:
         """Give the users' tables, dropped ones too."""
+        self.settle()
         return [table for table in self._tables.values() if table.keyspace not in SYSTEM_KEYSPACES]
 
     def wants(self, table: TableSchema) -> bool:
@@ -113,15 +119,22 @@ class Catalog:
                     touched.add(change[2])
             elif change[4] == "truncated_at" and change[0] == cells.SET:
                 truncated += self._truncation(change)
-        for keyspace in touched:
-            self._define(keyspace)
+        if touched:
+            self._unsettled |= touched
+            self.generation += 1
         return truncated
+
+    def settle(self) -> None:
+        """Make the tables anew whose keyspaces the log has spoken of: once, however many definitions came in a row."""
+        for keyspace in self._unsettled:
+            self._define(keyspace)
+        self._unsettled.clear()
 
     def _truncation(self, change: ChangeTuple) -> list[ChangeTuple]:
         path, value = change[5], change[6]
         if path is None or len(path) != 16 or len(value) != _TRUNCATION_BYTES:
             raise BadBody("a truncation record has another form")
-        table = self._tables.get(uuid.UUID(bytes=path))
+        table = self.table(uuid.UUID(bytes=path))
         if table is None or not self.wants(table):
             return []
         segment, position, when = (int.from_bytes(part, "big") for part in (value[:8], value[8:12], value[12:]))
@@ -130,9 +143,7 @@ class Catalog:
 
     def _define(self, keyspace: bytes) -> None:
         """Make the tables of a keyspace anew from the baseline and what the log has said of it so far."""
-        described = SchemaRows(**{name: self._rows(name, keyspace) for name in SCHEMA_TABLES})
-        for table in build_tables(described):
-            self._add(table)
+        self._build(SchemaRows(**{name: self._rows(name, keyspace) for name in SCHEMA_TABLES}))
 
     def _rows(self, name: str, keyspace: bytes) -> list[Row]:
         """Lay what the log says over the baseline, row by row."""

@@ -22,6 +22,7 @@ def lz4(data: bytes, length: int) -> bytes:
     """Open LZ4 as the server writes it: the length in little-endian order, then one block."""
     if len(data) < 4 or int.from_bytes(data[:4], "little") != length:
         raise ValueError("the two lengths of a section differ")
+    _possible(data, length, 255)
     return _into(_codecs().lz4.decompress_block_into, data[4:], length) if length else b""
 
 
@@ -29,6 +30,7 @@ def _snappy(data: bytes, length: int) -> bytes:
     codecs = _codecs()
     if codecs.snappy.decompress_raw_len(data) != length:
         raise ValueError("the two lengths of a section differ")
+    _possible(data, length, 64)
     return _into(codecs.snappy.decompress_raw_into, data, length)
 
 
@@ -59,6 +61,12 @@ def _into(decompress: Callable[[bytes, bytearray], int], data: bytes, length: in
             raise
         raise ValueError(str(error)) from error
     return _exactly(bytes(room), length) if written == length else _exactly(b"", length)
+
+
+def _possible(data: bytes, length: int, most: int) -> None:
+    """Refuse a length that no data of this size opens to, before room is made for it."""
+    if length > most * (len(data) + 16):
+        raise ValueError("a section says it has more bytes than it can have")
 
 
 def _exactly(found: bytes, length: int) -> bytes:

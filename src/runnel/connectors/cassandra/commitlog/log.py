@@ -55,7 +55,7 @@ class LogReader:
                         where = position - len(body) - OVERHEAD
                         raise LogError("RUNNEL-CASSANDRA-LOG-BODY", str(error), path, where) from error
                     except UnknownTable as error:
-                        raise _unknown_table(error, path, position - len(body) - OVERHEAD) from error
+                        raise self._unknown_table(error, path, position - len(body) - OVERHEAD) from error
                     except Terminal as error:
                         where = position - len(body) - OVERHEAD
                         raise LogError(error.code, error.message, path, where, hint=error.hint) from error
@@ -67,13 +67,14 @@ class LogReader:
             self._decoders[version] = Decoder(self.catalog, version, compile_readers=self._compile)
         return self._decoders[version]
 
-
-def _unknown_table(error: UnknownTable, path: Path, offset: int) -> LogError:
-    table_id = uuid.UUID(bytes=error.table_id)
-    return LogError(
-        "RUNNEL-CASSANDRA-LOG-TABLE",
-        f"the table with the id {table_id} is not known",
-        path,
-        offset,
-        hint="read the definitions from the server again, or give them as schema = 'x.cql'",
-    )
+    def _unknown_table(self, error: UnknownTable, path: Path, offset: int) -> LogError:
+        table_id = uuid.UUID(bytes=error.table_id)
+        problem = self.catalog.problems.get(table_id)
+        why = "is not known" if problem is None else f"cannot be read: {problem.message}"
+        return LogError(
+            "RUNNEL-CASSANDRA-LOG-TABLE",
+            f"the table with the id {table_id} {why}",
+            path,
+            offset,
+            hint="read the definitions from the server again, or give them as schema = 'x.cql'",
+        )

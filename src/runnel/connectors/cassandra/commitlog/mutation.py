@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 TIMESTAMP_EPOCH = 1_442_880_000_000_000
 DELETION_EPOCH = 1_442_880_000
 
+MOST_TABLES = 10_000
+"""Tables whose readers are remembered."""
 MOST_READERS = 256
 """Column lists of a table that are remembered."""
 USES_BEFORE_COMPILING = 8
@@ -41,7 +43,7 @@ class Decoder:
         self.catalog = catalog
         self._unsigned = version >= UNSIGNED_FROM
         self._compile = compile_readers
-        self._tables: dict[bytes, TableReader] = {}
+        self._tables: dict[bytes, TableReader | Unreadable] = {}
         self._generation = catalog.generation
 
     def decode(self, data: bytes) -> list[ChangeTuple]:
@@ -52,61 +54,80 @@ class Decoder:
             raise BadBody("a mutation ends too early or holds an impossible length") from error
 
     def _decode(self, data: bytes) -> list[ChangeTuple]:
-        if self._generation != self.catalog.generation:
-            self._tables.clear()
-            self._generation = self.catalog.generation
         count = data[0]
         p = 1
         if count >= 0x80:
             count, p = read_unsigned(data, 0)
         out: list[ChangeTuple] = []
+        own: list[ChangeTuple] = []
         while count:
             count -= 1
             reader = self._tables.get(data[p : p + 16])
+            if self._generation != self.catalog.generation and (reader is None or not reader.system):
+                self._forget_changed_tables()
+                reader = self._tables.get(data[p : p + 16])
             if reader is None:
                 reader = self._reader(data[p : p + 16])
-            if reader is None:
-                if count:
-                    raise UnknownTable(data[p : p + 16])
-                return out
             if not reader.wanted:
                 if not count:
-                    return out
+                    return out + self.catalog.take(own) if own else out
                 p = reader.read(data, p + 16, [])
-            elif reader.system:
-                changes: list[ChangeTuple] = []
-                p = reader.read(data, p + 16, changes)
-                out += self.catalog.take(changes)
             else:
-                p = reader.read(data, p + 16, out)
+                p = reader.read(data, p + 16, own if reader.system else out)
         if p != len(data):
             raise BadBody(f"{len(data) - p} bytes are left over after a mutation")
-        return out
+        return out + self.catalog.take(own) if own else out
 
-    def _reader(self, table_id: bytes) -> TableReader | None:
-        """Give the reader of a table, or None where it is not known and need not be."""
+    def _forget_changed_tables(self) -> None:
+        self.catalog.settle()
+        self._generation = self.catalog.generation
+        self._tables = {
+            table_id: reader
+            for table_id, reader in self._tables.items()
+            if isinstance(reader, TableReader) and self.catalog.table(reader.table.id) is reader.table
+        }
+
+    def _reader(self, table_id: bytes) -> TableReader | Unreadable:
+        """Give the reader of a table; one of a table that is not known will do where nothing of it is wanted."""
         if len(table_id) != 16:
             raise BadBody("a mutation ends too early")
         table = self.catalog.table(uuid.UUID(bytes=table_id))
-        if table is None:
-            if self.catalog.may_skip(uuid.UUID(bytes=table_id)):
-                return None
+        made: TableReader | Unreadable
+        if table is not None:
+            made = TableReader(table, self.catalog, unsigned=self._unsigned, compile_readers=self._compile)
+        elif self.catalog.may_skip(uuid.UUID(bytes=table_id)):
+            made = Unreadable(table_id)
+        else:
             raise UnknownTable(table_id)
-        made = TableReader(
-            table, self.catalog.wants(table), self.catalog.is_system(table), self._unsigned, self._compile
-        )
+        if len(self._tables) >= MOST_TABLES:
+            self._tables.clear()
         self._tables[table_id] = made
         return made
+
+
+class Unreadable:
+    """Stands for a table that is not known and not wanted: a mutation may end with it, but nothing behind it can be read."""
+
+    wanted = False
+    system = False
+
+    def __init__(self, table_id: bytes) -> None:
+        """Keep the id for the error."""
+        self._table_id = table_id
+
+    def read(self, data: bytes, p: int, out: list[ChangeTuple]) -> int:
+        """Refuse: where an update ends is known only with its table."""
+        raise UnknownTable(self._table_id)
 
 
 class TableReader:
     """Reads the partition updates of one table, with a function per column list that comes often."""
 
-    def __init__(self, table: TableSchema, wanted: bool, system: bool, unsigned: bool, compile_readers: bool) -> None:  # noqa: FBT001
+    def __init__(self, table: TableSchema, catalog: Catalog, *, unsigned: bool, compile_readers: bool) -> None:
         """Read updates of a table as it is defined now."""
         self.table = table
-        self.wanted = wanted
-        self.system = system
+        self.wanted = catalog.wants(table)
+        self.system = catalog.is_system(table)
         self._compile = compile_readers
         self._update = Update(table, tuple(column.type.width for column in table.clustering), unsigned=unsigned)
         self._lists: dict[tuple[bytes, int], ColumnLists] = {}

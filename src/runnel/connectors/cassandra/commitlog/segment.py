@@ -153,6 +153,10 @@ class Segment:
         checksum = zlib.crc32(text, zlib.crc32(_CHECKED.pack(version, low, high, length)))
         if self._at(_FIXED.size + length, 4) != checksum.to_bytes(4, "big"):
             raise self._broken("the header's checksum is wrong", 0, "RUNNEL-CASSANDRA-LOG-CHECKSUM")
+        named = NAME.fullmatch(self.path.name)
+        if named is not None and int(named.group(2)) != id_:
+            reason = f"the header names the segment {id_}, the file another one"
+            raise self._broken(reason, 4, "RUNNEL-CASSANDRA-LOG-HEADER")
         return Header(version, id_, _FIXED.size + length + 4, self._parameters(text))
 
     def _parameters(self, text: bytes) -> dict[str, Any]:

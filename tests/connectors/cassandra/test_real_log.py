@@ -1,0 +1,207 @@
+"""Logs of real servers: the rows rebuilt from them are the rows the server gives.
+
+`RUNNEL_CASSANDRA_STATEMENTS` says how many random statements a server gets (2000); `RUNNEL_SEED` where they begin (0).
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from runnel.connectors.cassandra.commitlog.catalog import Catalog
+from runnel.connectors.cassandra.commitlog.log import LogReader
+from runnel.connectors.cassandra.commitlog.positions import START, Position
+from runnel.connectors.cassandra.commitlog.segment import segment_files
+from runnel.connectors.cassandra.commitlog.tail import LogFolder
+from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge
+from runnel.connectors.cassandra.schema import build_tables
+from tests.connectors.cassandra.compare import States, rebuild, rebuilt_rows, schema_rows, selected_rows, truncated
+from tests.connectors.cassandra.workload import KEYSPACE, Workload, definitions
+from tests.servers.cassandra import NodeOptions, cassandra
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from runnel.connectors.cassandra.cells import Mutation
+    from runnel.connectors.cassandra.schema import TableSchema
+    from tests.servers.cassandra import CassandraNode
+
+pytestmark = [pytest.mark.cassandra, pytest.mark.timeout(1800)]
+
+STATEMENTS = int(os.environ.get("RUNNEL_CASSANDRA_STATEMENTS", "2000"))
+SEED = int(os.environ.get("RUNNEL_SEED", "0"))
+HOST = "127.0.0.21"
+WAIT_SECONDS = 60
+
+
+@contextmanager
+def connected(node: CassandraNode) -> Iterator[Any]:
+    from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
+    from cassandra.policies import WhiteListRoundRobinPolicy
+
+    profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(WhiteListRoundRobinPolicy([node.host]), request_timeout=60)}
+    with Cluster([node.host], node.port, execution_profiles=profiles, protocol_version=5) as cluster:
+        yield cluster.connect()
+
+
+class Follower:
+    """Reads a node's log on from where it was, with what the log itself says of tables and nothing else."""
+
+    def __init__(self, node: CassandraNode, session: Any) -> None:
+        self.log = LogFolder(node.cdc_raw)
+        self.session = session
+        self.reader = LogReader(Catalog())
+        self.position = START
+        self.mutations: list[Mutation] = []
+        session.execute("CREATE KEYSPACE sign WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
+        session.execute("CREATE TABLE sign.here (id int PRIMARY KEY) WITH cdc = true")
+
+    def catch_up(self) -> None:
+        """Read until the log holds what was written last."""
+        sign = random.randrange(1 << 31)
+        self.session.execute(f"INSERT INTO sign.here (id) VALUES ({sign})")
+        end = time.monotonic() + WAIT_SECONDS
+        while time.monotonic() < end:
+            for mutation in self.log.read(self.reader, self.position):
+                self.mutations.append(mutation)
+                self.position = Position(mutation.segment, mutation.position)
+                if mutation.changes[0][2] == sign.to_bytes(4, "big") and mutation.changes[0][1].keyspace == "sign":
+                    return
+        pytest.fail("the log does not show what was written")
+
+    def tables(self) -> list[TableSchema]:
+        return build_tables(schema_rows(self.session, KEYSPACE))
+
+    def differences(self) -> dict[str, tuple[list[str], list[str]]]:
+        """Give what only the server has, and what only the log has, by table."""
+        states = rebuild(self.mutations)
+        found = {}
+        for table in self.tables():
+            assert self.reader.catalog.table(table.id) == table
+            theirs, now = selected_rows(self.session, table)
+            ours = rebuilt_rows(states, table, now)
+            if ours != theirs:
+                found[table.name] = ([r for r in theirs if r not in ours], [r for r in ours if r not in theirs])
+        return found
+
+
+@pytest.mark.parametrize(
+    ("compatibility", "compression"),
+    [("CASSANDRA_4", None), ("NONE", None), ("CASSANDRA_4", "LZ4Compressor"), ("NONE", "ZstdCompressor")],
+)
+def test_rows_rebuilt_from_the_log_are_the_rows_of_the_server(
+    compatibility: str, compression: str | None, say: Callable[[str], None]
+) -> None:
+    say(f"seed {SEED}, {STATEMENTS} statements")
+    with cassandra(NodeOptions(compatibility, compression), HOST) as node, connected(node) as session:
+        follower = Follower(node, session)
+        for definition in definitions():
+            session.execute(definition)
+        workload = Workload(SEED)
+        for _ in range(4):
+            for _ in range(STATEMENTS // 4):
+                session.execute(workload.next())
+            follower.catch_up()
+            assert follower.differences() == {}
+        _any_order_gives_the_same(follower)
+        changed = {change[1].id for mutation in follower.mutations for change in mutation.changes}
+        assert changed >= {table.id for table in follower.tables()}
+
+
+def _any_order_gives_the_same(follower: Follower) -> None:
+    """Check the same log given three times, shuffled, and in two parts that are merged as states."""
+    mutations, tables = follower.mutations, {table.id: table for table in follower.tables()}
+    now = int(time.time())
+
+    def shown(states: States) -> dict[str, list[str]]:
+        return {table.name: rebuilt_rows(states, table, now) for table in tables.values()}
+
+    whole = shown(rebuild(mutations))
+    generator = random.Random(SEED)
+    assert shown(rebuild(mutations * 3)) == whole
+    assert shown(rebuild(generator.sample(mutations, len(mutations)))) == whole
+    cut, taken = generator.randrange(len(mutations)), truncated(mutations)
+    states, rest = rebuild(mutations[:cut], taken), rebuild(mutations[cut:], taken)
+    for at, state in rest.items():
+        if at[0] in tables:
+            merge(states.setdefault(at, PartitionState(at[1])), changes(state, tables[at[0]]))
+    assert shown(states) == whole
+
+
+def test_the_rows_of_a_servers_own_view_are_rebuilt_too() -> None:
+    with cassandra(NodeOptions(), HOST) as node, connected(node) as session:
+        follower = Follower(node, session)
+        session.execute(
+            f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+        )
+        session.execute(f"CREATE TABLE {KEYSPACE}.t (k int, c int, v int, x text, PRIMARY KEY (k, c)) WITH cdc = true")
+        session.execute(
+            f"CREATE MATERIALIZED VIEW {KEYSPACE}.by_v AS SELECT * FROM {KEYSPACE}.t "
+            "WHERE v IS NOT NULL AND k IS NOT NULL AND c IS NOT NULL PRIMARY KEY (v, k, c)"
+        )
+        made = random.Random(SEED)
+        for n in range(400):
+            where = f"WHERE k = {made.randrange(3)} AND c = {made.randrange(3)}"
+            session.execute(
+                made.choice(
+                    [
+                        f"UPDATE {KEYSPACE}.t SET v = {made.randrange(4)} {where}",
+                        f"UPDATE {KEYSPACE}.t USING TTL 1000 SET v = {made.randrange(4)} {where}",
+                        f"UPDATE {KEYSPACE}.t SET x = 'x{n}' {where}",
+                        f"DELETE v FROM {KEYSPACE}.t {where}",
+                        f"DELETE FROM {KEYSPACE}.t {where}",
+                        f"INSERT INTO {KEYSPACE}.t (k, c, v, x) VALUES (1, {made.randrange(3)}, {made.randrange(4)}, 'i{n}')",
+                    ]
+                )
+            )
+        # The server writes its views a little after their table.
+        end = time.monotonic() + WAIT_SECONDS
+        follower.catch_up()
+        while follower.differences() and time.monotonic() < end:
+            follower.catch_up()
+        assert follower.differences() == {}
+
+
+def test_after_a_crash_the_log_gives_what_the_server_kept() -> None:
+    with cassandra(NodeOptions(sync_period="1000ms"), HOST) as node:
+        with connected(node) as session:
+            follower = Follower(node, session)
+            session.execute(
+                f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
+            )
+            session.execute(f"CREATE TABLE {KEYSPACE}.t (id int PRIMARY KEY, v text) WITH cdc = true")
+            for n in range(200):
+                session.execute(f"INSERT INTO {KEYSPACE}.t (id, v) VALUES ({n}, 'x')")
+        node.kill()
+        before = list(follower.log.read(LogReader(Catalog()), START))
+        node.start()
+        with connected(node) as session:
+            follower.session = session
+            for mutation in follower.log.read(follower.reader, START):
+                follower.mutations.append(mutation)
+            assert follower.differences() == {}
+            assert follower.mutations[: len(before)] == before
+
+
+def test_what_the_reader_is_done_with_is_deleted_and_the_rest_is_still_there() -> None:
+    with cassandra(NodeOptions(), HOST) as node, connected(node) as session:
+        follower = Follower(node, session)
+        for definition in definitions():
+            session.execute(definition)
+        blob = "0x" + "ab" * 100_000
+        for n in range(30):
+            session.execute(f"INSERT INTO {KEYSPACE}.natives (id, blob_) VALUES ({n}, {blob})")
+        follower.catch_up()
+        kept = follower.log.kept()
+        released = follower.log.release(follower.position)
+        assert released
+        assert follower.log.kept() < kept
+        assert min(segment.id for segment in segment_files(node.cdc_raw)) <= follower.position.segment
+        session.execute(f"INSERT INTO {KEYSPACE}.plain (id, a) VALUES (1, 1)")
+        follower.catch_up()
+        assert follower.differences() == {}
