@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from typer.testing import CliRunner
 
 from runnel.cli import app
@@ -19,6 +20,7 @@ from runnel.connectors.cassandra.settings import Settings
 from tests.servers.cassandra import cassandra_node, cassandra_ring
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from runnel.connectors.cassandra.deltas import Delta
@@ -35,6 +37,7 @@ class Shop:
         self.folder, self.node = folder, node
         self.keyspace = node.keyspace(replication)
         self._marks = 0
+        self._session: Any = None
         self.configure()
 
     def configure(self, **settings: Any) -> None:
@@ -47,6 +50,19 @@ class Shop:
     def cql(self, *statements: str) -> list[Any]:
         """Run statements in which `KS` stands for the keyspace."""
         return self.node.cql(*(statement.replace("KS", self.keyspace) for statement in statements))
+
+    def session(self) -> Any:
+        """Give a session of the driver, the same one for all statements of a test."""
+        if self._session is None:
+            profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(request_timeout=60)}
+            cluster = Cluster([self.node.host], self.node.port, execution_profiles=profiles, protocol_version=5)
+            self._session = cluster.connect()
+        return self._session
+
+    def close(self) -> None:
+        """Close the session."""
+        if self._session is not None:
+            self._session.cluster.shutdown()
 
     def run(self, *args: str, exit_code: int = 0) -> str:
         """Run a command and give what it printed."""
@@ -104,6 +120,8 @@ def _toml(value: Any) -> str:
 
 
 @pytest.fixture
-def shop(tmp_path: Path, cassandra_node: CassandraNode) -> Shop:
+def shop(tmp_path: Path, cassandra_node: CassandraNode) -> Iterator[Shop]:
     """Give an empty keyspace of the shared node, and a project over it."""
-    return Shop(tmp_path, cassandra_node)
+    made = Shop(tmp_path, cassandra_node)
+    yield made
+    made.close()

@@ -2,15 +2,31 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from cassandra import InvalidRequest
 
 import runnel
+from runnel import config
+from runnel.connectors.cassandra import open_source
+from runnel.connectors.cassandra.snapshot import read_arrow
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.failpoints import KILL_AT
+from tests.connectors.cassandra.workload import Workload, definitions
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runnel.connectors import ChangeSet
+    from runnel.connectors.cassandra.source import CassandraSource
     from runnel.project import Project
     from tests.connectors.cassandra.conftest import Shop
 
@@ -136,3 +152,151 @@ def test_counters_are_followed_before_and_after_the_snapshot(shop: Shop) -> None
     )
     caught_up(shop)
     assert rows_of(shop, "shop.hits") == [{"page": "new", "n": 2}, {"page": "old", "n": 7}]
+
+
+FOLLOWED = ["plain", "rows", "collections", "frozen_", "counters", "keys_only", "wide", "ranges", "expiring"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rows_are_those_of_the_server_after_any_statements(shop: Shop, seed: int, say: Callable[[str], None]) -> None:
+    """The snapshot is empty; everything comes from the log, in windows that are each read twice."""
+    say(f"seed {seed}, {STATEMENTS} statements")
+    assert _followed(shop, Workload(seed), FOLLOWED, before=0) == []
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_rows_are_those_of_the_server_when_a_snapshot_comes_first(
+    shop: Shop, seed: int, say: Callable[[str], None]
+) -> None:
+    """Without writes that clients date back, for a snapshot does not tell of deletions that these would lose to."""
+    say(f"seed {seed}, {STATEMENTS} statements")
+    tables = [name for name in FOLLOWED if name != "keys_only"]
+    assert _followed(shop, Workload(seed), tables, before=STATEMENTS // 2) == []
+
+
+def _followed(shop: Shop, workload: Workload, tables: list[str], before: int) -> list[str]:
+    """Follow tables through random statements, `before` of them before the snapshot; give the tables that differ."""
+    shop.cql(*(_at(shop, text) for text in definitions()[1:]))
+    shop.configure(tables=tables)
+    for _ in range(before):
+        _execute(shop, workload, tables, dated=False)
+    source = open_source(config.load(shop.folder).sources[0], shop.folder)
+    followed = Followed(source)
+    followed.take(shop)
+    for part in range(STATEMENTS - before):
+        _execute(shop, workload, tables, dated=before == 0)
+        if part % 70 == 69:
+            followed.take(shop)
+    deadline = time.monotonic() + 30
+    followed.take(shop)
+    while (differing := followed.differing()) and time.monotonic() < deadline:
+        followed.take(shop)  # something may be just expiring
+    source.close()
+    return differing
+
+
+STATEMENTS = 400
+
+
+def _at(shop: Shop, text: str) -> str:
+    return re.sub(r"\bw\.", f"{shop.keyspace}.", text)
+
+
+def _execute(shop: Shop, workload: Workload, tables: list[str], *, dated: bool) -> None:
+    statement = workload.next()
+    while not any(f"w.{name}" in statement for name in tables):
+        statement = workload.next()
+    if not dated:
+        statement = re.sub(r" USING TIMESTAMP \d+( AND)?", lambda match: " USING" if match[1] else "", statement)
+    with contextlib.suppress(InvalidRequest):  # a timestamp on a conditional statement, and the like
+        shop.session().execute(_at(shop, statement))
+
+
+class Followed:
+    """What a reader of the source's changes knows."""
+
+    def __init__(self, source: CassandraSource) -> None:
+        self.source = source
+        self.position: dict[str, Any] = source.initial_offset()
+        self.tables: dict[str, dict[str, str]] = {info.name: {} for info in source.tables()}
+
+    def take(self, shop: Shop) -> None:
+        shop.wait_for_log()
+        end = self.source.latest_offset(self.position, 1_000_000)
+        first = [self._plain(changes) for changes in self.source.read(self.position, end)]
+        again = [self._plain(changes) for changes in self.source.read(self.position, end)]
+        assert sorted(map(str, first)) == sorted(map(str, again)) or not self.position
+        for name, rows in again:
+            for key, row in rows:
+                if row is None:
+                    self.tables[name].pop(key, None)
+                else:
+                    self.tables[name][key] = row
+        self.source.commit(end)
+        self.position = end
+
+    def _plain(self, changes: ChangeSet) -> tuple[str, list[tuple[str, str | None]]]:
+        assert changes.keyed is not None
+        keys = next(info.key for info in self.source.tables() if info.name == changes.table)
+        found = []
+        for row in changes.keyed.to_pylist():
+            operation = row.pop("_op")
+            key = str([row[name] for name in keys])
+            found.append((key, str(sorted(row.items())) if operation == "upsert" else None))
+        return changes.table, found
+
+    def differing(self) -> list[str]:
+        """Compare with what the server gives now."""
+        client = self.source._client
+        assert client is not None
+        found = []
+        for name, table in client.tables().items():
+            if name not in self.tables:
+                continue
+            rows = [row for batch in read_arrow(client, table) for row in batch.to_pylist()]
+            keys = [column.name for column in (*table.partition_key, *table.clustering)]
+            whole = [row for row in rows if all(row[key] is not None for key in keys)]
+            server = sorted(str(sorted(row.items())) for row in whole)
+            own = sorted(self.tables[name].values())
+            if server != own:
+                found.append(f"{name}: server only {set(server) - set(own)}, runnel only {set(own) - set(server)}")
+        return found
+
+
+@pytest.mark.parametrize("point", ["epoch:captured", "publish:after-commit", "epoch:before-release"])
+def test_a_killed_run_loses_nothing_and_doubles_nothing(shop: Shop, point: str) -> None:
+    shop.cql(ORDERS, "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)")
+    shop.configure(tables=["orders"])
+    (shop.folder / "views").mkdir()
+    (shop.folder / "views" / "takings.sql").write_text(TAKINGS)
+    for amount in (2, 3):  # once in the snapshot, once in the log
+        shop.wait_for_log()
+        command = [sys.executable, "-c", "from runnel.cli import main; main()", "--project", str(shop.folder)]
+        environment = os.environ | {KILL_AT: point, "RUNNEL_ENGINE": "duckdb"}
+        done = subprocess.run([*command, "run", "--once"], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        shop.cql(f"UPDATE KS.orders SET amount = {amount} WHERE id = 1", f"DELETE FROM KS.orders WHERE id = {amount}")
+        caught_up(shop)
+        assert rows_of(shop, "takings") == [{"region": "north", "total": amount, "n": 1}]
+        shop.cql(f"INSERT INTO KS.orders (id, region, amount) VALUES ({amount + 1}, 'east', 1)")
+        shop.cql("UPDATE KS.orders SET amount = 50 WHERE id = 1")
+
+
+def test_state_and_settings_can_be_looked_at_while_a_run_is_going_on(shop: Shop) -> None:
+    shop.cql(ORDERS, "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)")
+    shop.configure(tables=["orders"])
+    caught_up(shop)
+    source = open_source(config.load(shop.folder).sources[0], shop.folder)
+    with opened(shop) as project:
+        position = project.status().sources[0].position
+        list(source.read(dict(position), dict(position)))  # holds the cells
+        assert project.status().sources[0].error is None
+    source.close()
+    assert "no problems" in shop.run("check")
+
+
+def test_only_the_log_with_a_snapshot_keeps_views(shop: Shop) -> None:
+    shop.cql(ORDERS)
+    for settings, code in (({"capture": "scan"}, "CAPTURE"), ({"start": "latest"}, "START")):
+        shop.configure(tables=["orders"], **settings)
+        assert f"RUNNEL-CASSANDRA-{code}" in shop.run("check", exit_code=1)

@@ -82,11 +82,21 @@ class CellStore:
         """Remember that a partition was changed."""
         self._changed[table.id, key] = table
 
-    def remove(self, table: TableSchema) -> None:
-        """Forget all partitions of a table."""
+    def truncate(self, table: TableSchema, when: int, *, exactly: bool) -> None:
+        """Forget what a TRUNCATE took: everything that was logged before it, where there is one log.
+
+        Each of several nodes logs the TRUNCATE for itself, so there it takes what was written up to its time (µs).
+        """
+        if not exactly:
+            for key in self.keys(table):
+                deleted = (cells.PARTITION_DELETE, table, key, None, None, None, None, when, 0, when // 1_000_000)
+                merge(self.get(table, key), [deleted])
+                self.changed(table, key)
+            return
         for place in [place for place in self._cached if place[0] == table.id]:
             del self._cached[place]
             self._changed.pop(place, None)
+            self._seen.pop(place, None)
         self._connection.execute("DELETE FROM partitions WHERE tbl = ?", (table.id.hex,))
 
     def keys(self, table: TableSchema) -> list[bytes]:

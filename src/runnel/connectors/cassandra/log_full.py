@@ -19,6 +19,7 @@ from runnel.connectors.cassandra.log_partial import log_position, mutations, rel
 from runnel.connectors.cassandra.read_again import merge_exactly
 from runnel.connectors.cassandra.reconcile import PartitionState, merge, next_expiry, rows
 from runnel.connectors.cassandra.seed import partition_key, seed
+from runnel.connectors.cassandra.single_row import Row, row_at
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
 from runnel.connectors.cassandra.twins import captured_columns
 from runnel.connectors.cassandra.value_text import decoded_text
@@ -34,7 +35,6 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.technique import Cycle, NetEffect, Position
 
 CELLS = "cells.sqlite"
-Row = dict[str, Any]
 
 
 class LogFull:
@@ -165,7 +165,7 @@ class LogFull:
     ) -> str | None:
         """Give the text of one column at a second, or None where it is not there."""
         clustering, name = place
-        row = _row(state, table, clustering, at)
+        row = row_at(state, table, clustering, at)
         if row is None:
             return None
         if name == "":
@@ -179,7 +179,7 @@ class LogFull:
         for clustering in state.rows:
             if not _covers(table, change, clustering):
                 continue
-            row = _row(state, table, clustering, at)
+            row = row_at(state, table, clustering, at)
             if row is not None:
                 found += self._deletes(table, state.key, clustering, row, {}, change.timestamp)
         return found
@@ -202,9 +202,9 @@ class LogFull:
         moment = next_expiry(state, store.seen(table, key))
         while moment is not None and moment <= upto:
             for clustering in list(state.rows):
-                was = _row(state, table, clustering, moment - 1)
+                was = row_at(state, table, clustering, moment - 1)
                 if was is not None:
-                    now = _row(state, table, clustering, moment) or {}
+                    now = row_at(state, table, clustering, moment) or {}
                     yield from self._deletes(table, key, clustering, was, now, moment * MICROSECONDS)
             moment = next_expiry(state, moment)
         store.see(table, key, upto)
@@ -213,11 +213,12 @@ class LogFull:
         table = change.table
         writer = self._teller.writer(table)
         at = change.timestamp // MICROSECONDS
-        for key in store.keys(table):
-            if rows(store.get(table, key), table, at):
+        gone = [key for key in store.keys(table) if rows(store.get(table, key), table, at)]
+        store.truncate(table, change.timestamp, exactly=len(self._logs) == 1)
+        for key in gone:
+            if not rows(store.get(table, key), table, at):
                 place = (table.keyspace, table.name, writer.key(table.key_parts(key)))
                 yield Delta(Operation.DEL, *place, time=change.timestamp)
-        store.remove(table)
 
 
 def _touched(table: TableSchema, added: list[ChangeTuple]) -> dict[tuple[Clustering | None, str], Change]:
@@ -254,17 +255,6 @@ def _deletion(state: PartitionState, change: Change) -> Any:
         return state.ranges.get(change.value)
     row = state.rows.get(change.clustering)
     return None if row is None else row.deletion
-
-
-def _row(state: PartitionState, table: TableSchema, clustering: Clustering | None, at: int) -> Row | None:
-    """Give one row of a partition as it is at a second, or None where it is not there."""
-    row = state.rows.get(clustering)
-    if row is None:
-        return None
-    alone = PartitionState(state.key)
-    alone.deletion, alone.ranges, alone.rows = state.deletion, state.ranges, {clustering: row}
-    found = rows(alone, table, at)
-    return found[0] if found else None
 
 
 def _covers(table: TableSchema, change: Change, clustering: Clustering | None) -> bool:

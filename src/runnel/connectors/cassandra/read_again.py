@@ -44,12 +44,13 @@ def _is_vague(state: PartitionState, change: ChangeTuple) -> bool:
         return False
     if kind == cells.COUNTER:
         return SHARD in row.counters.get(column, {})
-    if path is None or len(path) != 16 or kind not in (cells.SET, cells.CELL_DELETE) or (column, path) in row.cells:
+    if (column, path) in row.cells or not any(name == column and _is_seeded(at) for name, at in row.cells):
         return False
-    if not any(name == column and _is_seeded(at) for name, at in row.cells):
-        return False
-    read_at = row.complex[column][1] + 1 if column in row.complex else 0
-    return _microseconds(path) < max(timestamp, read_at * 1_000_000)
+    barrier, read_at = row.complex.get(column, (0, 0))
+    if timestamp <= barrier:
+        return True
+    made = _microseconds(path) if path is not None and len(path) == 16 else timestamp
+    return made < max(timestamp, (read_at + 1) * 1_000_000)
 
 
 def _is_seeded(path: bytes | None) -> bool:

@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from runnel.connectors.cassandra.client import name_of
 from runnel.connectors.cassandra.types import quoted
+from runnel.connectors.cassandra.value_bytes import frozen_items
 from runnel.errors import Terminal
 from runnel.model import types as model
 
@@ -34,12 +35,17 @@ _INT = struct.Struct(">i")
 
 @dataclass(frozen=True)
 class Cell:
-    """A value with its write time in microseconds, and the seconds it has left; counters have no write time."""
+    """A value with its write time in microseconds, and the seconds it has left; counters have no write time.
+
+    Of a collection, `time` is that of the newest element, and `times` and `ttls` are those of each.
+    """
 
     column: str
     value: bytes
     time: int | None = None
     ttl: int | None = None
+    times: tuple[int | None, ...] = ()
+    ttls: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -146,10 +152,7 @@ def _query(client: Client, table: TableSchema, wanted: Wanted) -> str:
 
 
 def _selected(client: Client, table: TableSchema, wanted: Wanted) -> Iterator[str]:
-    """Name what is selected: the key, then for each column its value, write time and time to live where they exist.
-
-    The time to live of a collection is never asked for: it is a list with NULLs in it, which drivers do not read.
-    """
+    """Name what is selected: the key, then for each column its value, write time and time to live where they exist."""
     yield from (quoted(column.name) for column in (*table.partition_key, *table.clustering))
     for column in wanted.columns:
         name = quoted(column.name)
@@ -161,8 +164,8 @@ def _selected(client: Client, table: TableSchema, wanted: Wanted) -> Iterator[st
                     f"{table.keyspace}.{table.name}: this server tells no write time of the collection {column.name!r}",
                     hint="use Cassandra 5, a frozen collection, or another technique",
                 )
-            yield f"maxwritetime({name})" if column.type.multicell else f"writetime({name})"
-        if wanted.ttls and column.type.name != "counter" and not column.type.multicell:
+            yield f"writetime({name})"
+        if wanted.ttls and column.type.name != "counter":
             yield f"ttl({name})"
 
 
@@ -192,9 +195,16 @@ def _cells(wanted: Wanted, values: Sequence[bytes | None]) -> Iterator[Cell]:
         time = ttl = None
         if wanted.times and column.type.name != "counter":
             time, at = values[at], at + 1
-        if wanted.ttls and column.type.name != "counter" and not column.type.multicell:
+        if wanted.ttls and column.type.name != "counter":
             ttl, at = values[at], at + 1
-        if value is not None:
+        if value is None:
+            continue
+        if column.type.multicell:
+            times = tuple(None if t is None else _LONG.unpack(t)[0] for t in frozen_items(time)) if time else ()
+            ttls = tuple(None if t is None else _INT.unpack(t)[0] for t in frozen_items(ttl)) if ttl else ()
+            newest = max((t for t in times if t is not None), default=None)
+            yield Cell(column.name, value, newest, None, times, ttls)
+        else:
             yield Cell(
                 column.name,
                 value,

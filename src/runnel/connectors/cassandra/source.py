@@ -13,24 +13,23 @@ import time
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
-import pyarrow as pa
-
-from runnel.connectors.base import DELETE, OP, UPSERT, ChangeSet, Offset, TableInfo
+from runnel.connectors.base import ChangeSet, Offset, TableInfo
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cell_store import CellStore
-from runnel.connectors.cassandra.client import Client
+from runnel.connectors.cassandra.client import Client, name_of
 from runnel.connectors.cassandra.commitlog.positions import covers, position_of
 from runnel.connectors.cassandra.log_files import open_files, open_live
 from runnel.connectors.cassandra.log_partial import log_position, mutations, release
 from runnel.connectors.cassandra.read_again import merge_exactly
 from runnel.connectors.cassandra.reconcile import merge, rows
+from runnel.connectors.cassandra.row_changes import Batch, Touched, by_partition, row_columns
 from runnel.connectors.cassandra.seed import partition_key, seed
 from runnel.connectors.cassandra.settings import read_settings
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
 from runnel.connectors.cassandra.technique import Cycle
-from runnel.connectors.cassandra.twins import captured_columns
+from runnel.connectors.cassandra.twins import captured_columns, where
+from runnel.connectors.cassandra.types import quoted
 from runnel.errors import Terminal, UsageError
-from runnel.model import types as model
 from runnel.model.relation import Column, check_columns
 
 if TYPE_CHECKING:
@@ -39,15 +38,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel import config
-    from runnel.connectors.cassandra.cells import ChangeTuple
-    from runnel.connectors.cassandra.reconcile import PartitionState
-    from runnel.connectors.cassandra.schema import ColumnSchema, TableSchema
+    from runnel.connectors.cassandra.cells import Clustering
+    from runnel.connectors.cassandra.schema import TableSchema
     from runnel.connectors.cassandra.settings import Settings
 
 BATCH = 20_000
 BYTES_PER_ROW = 100
 """About how many bytes of log a changed row takes."""
-Row = dict[str, Any]
 
 
 def open_source(source: config.Source, folder: Path) -> CassandraSource:
@@ -117,7 +114,7 @@ class CassandraSource:
         """Give the chosen tables; their key is the primary key."""
         infos = []
         for table in self._tables.values():
-            columns = tuple(Column(column.name, column.type.model_type) for column in _columns(table))
+            columns = tuple(Column(column.name, column.type.model_type) for column in row_columns(table))
             key = tuple(column.name for column in (*table.partition_key, *table.clustering))
             check_columns(table.name, columns, key)
             infos.append(TableInfo(table.name, columns, key))
@@ -220,7 +217,7 @@ class CassandraSource:
         self._align({})
         now = int(end["time"])
         for table in self._tables.values():
-            batch = _Batch(table)
+            batch = Batch(table)
             place: tuple[bytes, ...] | None = None
             key = b""
             for row in read_table(client, table, Wanted(captured_columns(table), ttls=True)):
@@ -236,95 +233,48 @@ class CassandraSource:
             yield batch.taken()
 
     def _changes(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
-        """Merge what the logs bring in a window and what expires in it; give the difference, partition by partition."""
+        """Merge what the logs bring in a window and what expires in it; give the rows that differ."""
         was, now = int(start.get("time", 0)), int(end["time"])
-        before: dict[tuple[str, bytes], dict[tuple[Any, ...], Row]] = {}
+        touched: dict[tuple[str, bytes], Touched] = {}
 
-        def note(table: TableSchema, key: bytes, state: PartitionState) -> None:
-            if (table.name, key) not in before:
-                before[table.name, key] = _by_key(table, rows(state, table, was))
+        def touch(table: TableSchema, key: bytes) -> Touched:
+            return touched.setdefault((table.name, key), Touched(table, was))
 
-        for mutation in mutations(self._logs, self.settings.keyspace, Cycle(start or None, end, self._path.parent)):
-            for table, key, added in _by_partition(mutation.changes):
+        for mutation in mutations(self._logs, self.settings.keyspace, Cycle(start or None, end, self._folder)):
+            for table, key, added in by_partition(mutation.changes):
                 if table.name not in self._tables:
                     continue
                 if added[0][0] == cells.TRUNCATE:
                     for gone in self._store.keys(table):
-                        note(table, gone, self._store.get(table, gone))
-                    self._store.remove(table)
+                        touch(table, gone).all_rows(self._store.get(table, gone))
+                    self._store.truncate(table, added[0][7], exactly=len(self._logs) == 1)
                     continue
                 state = self._store.get(table, key)
-                note(table, key, state)
+                touch(table, key).by(state, added)
                 merge_exactly(self._client, table, state, added, now)
                 self._store.changed(table, key)
         for table, key, state in self._store.expiring(now):
             if table.name in self._tables:
-                note(table, key, state)
+                touch(table, key).all_rows(state)
                 self._store.see(table, key, now)
-        yield from self._difference(before, now)
+        yield from self._difference(touched, now)
 
-    def _difference(self, before: dict[tuple[str, bytes], dict[tuple[Any, ...], Row]], now: int) -> Iterator[ChangeSet]:
-        batches = {name: _Batch(table) for name, table in self._tables.items()}
-        for (name, key), old in before.items():
+    def _exists(self, table: TableSchema, key: bytes, clustering: Clustering) -> bool:
+        """Ask the server whether a row is there without any value."""
+        if self._client is None:
+            return False
+        names = ", ".join(quoted(column.name) for column in table.regular)
+        cql = f"SELECT {names} FROM {name_of(table)} WHERE {where(table, static=False)}"
+        found = self._client.rows(cql, [*table.key_parts(key), *clustering])
+        return any(all(value is None for value in row) for row in found)
+
+    def _difference(self, touched: dict[tuple[str, bytes], Touched], now: int) -> Iterator[ChangeSet]:
+        batches = {name: Batch(table) for name, table in self._tables.items()}
+        for (name, key), partition in touched.items():
             batch = batches[name]
-            new = _by_key(batch.table, rows(self._store.get(batch.table, key), batch.table, now))
-            batch.upserts += [row for place, row in new.items() if old.get(place) != row]
-            batch.deletes += [row for place, row in old.items() if place not in new]
+            state = self._store.get(batch.table, key)
+            partition.compare(state, now, batch, self._exists)
+            self._store.changed(batch.table, key)
             if len(batch.upserts) + len(batch.deletes) >= BATCH:
                 yield batch.taken()
         yield from (batch.taken() for batch in batches.values() if batch.upserts or batch.deletes)
-
-
-class _Batch:
-    """Rows of one table on their way."""
-
-    def __init__(self, table: TableSchema) -> None:
-        self.table = table
-        self.upserts: list[Row] = []
-        self.deletes: list[Row] = []
-        self._columns = _columns(table)
-        self._keys = {column.name for column in (*table.partition_key, *table.clustering)}
-
-    def taken(self) -> ChangeSet:
-        """Give the rows and begin anew."""
-        upserts = [row for row in self.upserts if all(row[name] is not None for name in self._keys)]
-        deletes = [row for row in self.deletes if all(row[name] is not None for name in self._keys)]
-        fields = [pa.field(column.name, model.to_arrow(column.type.model_type)) for column in self._columns]
-        arrays = []
-        for column, field in zip(self._columns, fields, strict=True):
-            values = [row[column.name] for row in upserts]
-            values += [row[column.name] if column.name in self._keys else None for row in deletes]
-            arrays.append(self._array(column, values, field.type))
-        arrays.append(pa.array([UPSERT] * len(upserts) + [DELETE] * len(deletes), pa.string()))
-        self.upserts, self.deletes = [], []
-        keyed = pa.Table.from_arrays(arrays, schema=pa.schema([*fields, pa.field(OP, pa.string())]))
-        return ChangeSet(self.table.name, keyed=keyed, place=f"{self.table.keyspace}.{self.table.name}")
-
-    def _array(self, column: ColumnSchema, values: list[Any], type_: pa.DataType) -> pa.Array:
-        try:
-            return pa.array(values, type_)
-        except (pa.ArrowException, OverflowError, ValueError) as error:
-            raise Terminal(
-                "RUNNEL-CASSANDRA-VALUE",
-                f"{self.table.keyspace}.{self.table.name}: a value of {column.name} does not fit {column.type.model_type}: {error}",
-                hint="decimals are kept with up to 20 digits before and 18 after the point",
-            ) from error
-
-
-def _columns(table: TableSchema) -> tuple[ColumnSchema, ...]:
-    keys = (*table.partition_key, *table.clustering)
-    return (*keys, *sorted(captured_columns(table), key=lambda column: (column.kind != "static", column.name)))
-
-
-def _by_key(table: TableSchema, found: list[Row]) -> dict[tuple[Any, ...], Row]:
-    names = [column.name for column in (*table.partition_key, *table.clustering)]
-    return {tuple(str(row[name]) for name in names): row for row in found}
-
-
-def _by_partition(changes: list[ChangeTuple]) -> Iterator[tuple[TableSchema, bytes, list[ChangeTuple]]]:
-    """Cut a mutation into the changes of one partition each; a TRUNCATE stands alone."""
-    found: dict[tuple[int, bytes, bool], list[ChangeTuple]] = {}
-    for change in changes:
-        found.setdefault((id(change[1]), change[2], change[0] == cells.TRUNCATE), []).append(change)
-    for (_, key, _), added in found.items():
-        yield added[0][1], key, added
