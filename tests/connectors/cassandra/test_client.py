@@ -71,7 +71,15 @@ def test_logins_and_permissions_are_told_apart() -> None:
                     list(read_table(poor, table, Wanted(table.regular)))
                 client.execute("GRANT SELECT ON KEYSPACE k TO reader")
             with Client(reader) as enough:
+                assert enough.server_settings() == {}, "which is not granted, and not needed"
+                assert enough.replicas() == 1
                 assert list(read_table(enough, table, Wanted(table.regular))) == []
+
+
+def test_a_log_folder_that_is_not_to_be_seen_is_told(shop: Shop) -> None:
+    shop.cql("CREATE TABLE KS.t (id int PRIMARY KEY, v int) WITH cdc = true")
+    shop.configure(cdc_raw=["nowhere"])
+    assert "RUNNEL-CASSANDRA-FOLDER" in shop.run("capture", "shop", "--technique", "log", exit_code=2)
 
 
 def test_too_few_replicas_are_told_as_such(shop: Shop) -> None:

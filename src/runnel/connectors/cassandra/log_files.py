@@ -42,13 +42,13 @@ def open_live(settings: Settings, client: Client) -> list[NodeLog]:
     tables = client.chosen_tables()
     check_cdc(tables)
     folders = settings.cdc_raw or tuple(Path(path) for path in (told.get("cdc_raw_directory"),) if path)
-    for folder in folders:
-        if not folder.is_dir():
-            raise UsageError(
-                "RUNNEL-CASSANDRA-FOLDER",
-                f"sources.{settings.name}: the folder of log segments {folder} is not to be seen from here",
-                hint="name the nodes' folders as they are reached from this machine: cdc_raw = ['...']",
-            )
+    unseen = [str(folder) for folder in folders if not folder.is_dir()]
+    if unseen or not folders:
+        raise UsageError(
+            "RUNNEL-CASSANDRA-FOLDER",
+            f"sources.{settings.name}: the folder of log segments {' '.join(unseen)} is not to be seen from here",
+            hint="name the nodes' folders as they are reached from this machine: cdc_raw = ['...']",
+        )
     _check_enough(settings, client, len(folders))
     wanted = [(table.keyspace, table.name) for table in tables]
     definitions = client.definitions()
