@@ -69,6 +69,7 @@ class CellStore:
         if known is None:
             if len(self._cached) >= MOST_CACHED:
                 self._flush()
+                self._forget()
             query = "SELECT changes, seen FROM partitions WHERE tbl = ? AND key = ?"
             row = self._connection.execute(query, (table.id.hex, key)).fetchone()
             known = PartitionState(key)
@@ -149,7 +150,7 @@ class CellStore:
             seen = self._seen[tbl, key]
             rows.append((tbl.hex, key, seen, next_expiry(state, seen), _encoded(state, table)))
         self._connection.executemany("INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?)", rows)
-        self._forget()
+        self._changed.clear()
 
     def _forget(self) -> None:
         self._cached.clear()

@@ -53,11 +53,12 @@ class Touched:
         if clustering not in self._rows:
             self._rows[clustering] = row_at(state, self._table, clustering, self._was)
 
-    def compare(self, state: PartitionState, now: int, batch: Batch, exists: Exists) -> None:
-        """Hand over the rows that are different now.
+    def compare(self, state: PartitionState, now: int, batch: Batch, exists: Exists) -> bool:
+        """Hand over the rows that are different now; say whether something new became known of the partition.
 
         A snapshot does not tell whether a row stays without values. When one loses its last, `exists` is asked.
         """
+        learned = False
         known = dict(self._rows)
         if self._all:
             born: dict[Clustering, Row | None] = {place: None for place in state.rows if place is not None}
@@ -68,10 +69,12 @@ class Touched:
             if vague and exists(self._table, state.key, clustering):
                 live = (cells.LIVENESS, self._table, state.key, clustering, None, None, None, now * 1_000_000, 0, 0)
                 new = row_at(merge(state, [live]), self._table, clustering, now)
+                learned = True
             if new is None and old is not None:
                 batch.deletes.append(old)
             elif new is not None and new != old:
                 batch.upserts.append(new)
+        return learned
 
 
 def _may_stay(state: PartitionState, table: TableSchema, clustering: Clustering) -> bool:

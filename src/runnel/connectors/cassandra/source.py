@@ -273,8 +273,8 @@ class CassandraSource:
         for (name, key), partition in touched.items():
             batch = batches[name]
             state = self._store.get(batch.table, key)
-            partition.compare(state, now, batch, self._exists)
-            self._store.changed(batch.table, key)
+            if partition.compare(state, now, batch, self._exists):
+                self._store.changed(batch.table, key)
             if len(batch.upserts) + len(batch.deletes) >= BATCH:
                 yield batch.taken()
         yield from (batch.taken() for batch in batches.values() if batch.upserts or batch.deletes)
