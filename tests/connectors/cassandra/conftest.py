@@ -66,7 +66,7 @@ class Shop:
 
     def run(self, *args: str, exit_code: int = 0) -> str:
         """Run a command and give what it printed."""
-        done = CliRunner().invoke(app, ["--project", str(self.folder), *args])
+        done = CliRunner(env={"RUNNEL_ENGINE": "duckdb"}).invoke(app, ["--project", str(self.folder), *args])
         assert done.exit_code == exit_code, f"{done.output}\n{done.stderr}\n{done.exception!r}"
         return done.stdout if exit_code == 0 else done.stderr
 

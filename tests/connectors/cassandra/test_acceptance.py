@@ -68,16 +68,16 @@ def test_c_a_one_cycle_tells_what_its_technique_can_see(shop: Shop, way: str) ->
         assert shop.told(technique) == []
 
 
-@pytest.mark.parametrize("value", [9, 2])
 @pytest.mark.parametrize("way", WAYS)
-def test_c_b_a_value_deleted_and_set_again(shop: Shop, way: str, value: int) -> None:
+def test_c_b_a_value_deleted_and_set_again(shop: Shop, way: str) -> None:
     with written(shop, way) as (technique, writer):
-        writer.set(b=2)
-        shop.capture(technique)
-        writer.delete("b")
-        writer.set(b=value)
-        expected = [] if way == "snapshot" and value == 2 else [text.format(value) for text in B_DELTAS[way]]
-        assert shop.told(technique) == expected
+        for value in (9, 2):
+            writer.set(b=2)
+            shop.capture(technique)
+            writer.delete("b")
+            writer.set(b=value)
+            expected = [] if way == "snapshot" and value == 2 else [text.format(value) for text in B_DELTAS[way]]
+            assert shop.told(technique) == expected
 
 
 GRADES = """CREATE TABLE KS."Grades" (name text, semester text, "Mathematic" int, "Physics" int, PRIMARY KEY (name, semester))

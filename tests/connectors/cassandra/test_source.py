@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import re
 import signal
@@ -78,6 +79,26 @@ def test_views_follow_a_snapshot_and_then_the_log(shop: Shop) -> None:
     assert rows_of(shop, "shop.orders") == told_by_server(shop, "orders")
     with opened(shop) as project:
         assert project.verify("takings").ok
+
+
+def test_c_g_every_change_of_one_column_is_in_the_history(shop: Shop) -> None:
+    shop.cql("CREATE TABLE KS.grades (name text PRIMARY KEY, math int, physics int) WITH cdc = true")
+    shop.configure(tables=["grades"])
+    caught_up(shop)
+    epochs = []
+    for change in [
+        *(f"UPDATE KS.grades SET math = {n} WHERE name = 'Tom'" for n in range(5)),
+        "DELETE math FROM KS.grades WHERE name = 'Tom'",
+    ]:
+        shop.cql(change, "UPDATE KS.grades SET physics = 1 WHERE name = 'Tom'")
+        caught_up(shop)
+        with opened(shop) as project:
+            epochs.append(project.runtime.lake.head())
+    window = ("--since", str(epochs[2]), "--until", str(epochs[4]))
+    printed = shop.run("history", "shop.grades", "--key", "Tom", "--column", "math", "--json", *window)
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert [(entry["old"], entry["new"]) for entry in found] == [(1, 2), (2, 3), (3, 4)]
+    assert all(entry["time"] for entry in found)
 
 
 def test_a_run_without_changes_makes_no_epoch(shop: Shop) -> None:
