@@ -13,6 +13,7 @@ import resource
 import sys
 import tempfile
 import time
+import uuid
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,7 +21,8 @@ from typing import TYPE_CHECKING
 from runnel.connectors.cassandra.commitlog.catalog import Catalog
 from runnel.connectors.cassandra.commitlog.errors import LogError
 from runnel.connectors.cassandra.commitlog.log import LogReader
-from tests.connectors.cassandra.encoder import body, write_segment
+from runnel.connectors.cassandra.commitlog.system_tables import system_tables
+from tests.connectors.cassandra.encoder import Cell, Row, Updated, body, write_segment
 from tests.connectors.cassandra.random_updates import RandomUpdates, schema
 
 if TYPE_CHECKING:
@@ -53,7 +55,12 @@ def outcome(path: Path, *, compile_readers: bool = True) -> tuple[list[Mutation]
 def crafted(generator: random.Random) -> bytes:
     """Give a body that was right, and is not any more in a few places."""
     made = RandomUpdates(generator.randrange(1 << 32))
-    data = bytearray(body(*(made.update() for _ in range(generator.choice([1, 1, 2])))))
+    return damage(generator, body(*(made.update() for _ in range(generator.choice([1, 1, 2])))))
+
+
+def damage(generator: random.Random, whole: bytes) -> bytes:
+    """Change, insert or take away a few bytes."""
+    data = bytearray(whole)
     for _ in range(generator.choice([1, 1, 2, 5])):
         at = generator.randrange(len(data))
         match generator.randrange(4):
@@ -79,6 +86,53 @@ def crafted_case(folder: Path, generator: random.Random) -> str:
     assert found == by_grammar
     assert (error is None) == (other is None)
     return "read" if error is None else "refused"
+
+
+def defined_case(folder: Path, generator: random.Random) -> str:
+    """Check definitions with random damage behind right checksums, and a mutation that is read with them."""
+    definitions = [defined(generator) for _ in range(generator.randrange(1, 5))]
+    if generator.random() < 0.5:
+        definitions.append(damage(generator, definitions.pop()))
+    usual = body(RandomUpdates(generator.randrange(4)).update())
+    path = write_segment(folder, [[*definitions, usual]])
+    try:
+        list(LogReader(Catalog(schema(), read_at=1)).read(path))
+    except LogError:
+        return "refused"
+    return "read"
+
+
+def defined(generator: random.Random) -> bytes:
+    """Give a mutation of `system_schema`: a type, a table of it, columns, a dropped one."""
+    own = {table.name: table for table in system_tables()}
+    keyspace, at = generator.choice([b"r", b"new"]), (generator.randrange(1, 9), 0, 0)
+    values: dict[str, tuple[tuple[bytes, ...], dict[str, bytes]]] = {
+        "tables": ((b"fixed",), {"id": uuid.UUID(int=generator.randrange(1, 9)).bytes}),
+        "columns": (
+            (b"fixed", generator.choice([b"id", b"a"])),
+            {
+                "kind": generator.choice([b"partition_key", b"regular", b"clustering", b"static"]),
+                "type": generator.choice([b"int", b"frozen<map<text, list<int>>>", b"person", b"vector<float, 3>"]),
+                "position": generator.choice([bytes(4), b"\xff" * 4]),
+                "clustering_order": b"desc",
+            },
+        ),
+        "types": (
+            (b"person",),
+            {
+                "field_names": bytes.fromhex("00000001 00000001 61"),
+                "field_types": bytes.fromhex("00000001 00000003") + b"int",
+            },
+        ),
+        "dropped_columns": ((b"fixed", b"a"), {"type": b"int", "dropped_time": bytes(8)}),
+    }
+    updates = []
+    for name in generator.sample(sorted(values), generator.randrange(1, 5)):
+        clustering, found = values[name]
+        cells = tuple(Cell(column, value, at[0]) for column, value in found.items() if generator.random() < 0.9)
+        deletion = (generator.randrange(9), 5) if generator.random() < 0.2 else None
+        updates.append(Updated(own[name], keyspace, rows=(Row(clustering, at, deletion, cells=cells),)))
+    return body(*updates)
 
 
 def damaged_case(folder: Path, generator: random.Random) -> str:
@@ -107,7 +161,7 @@ def fuzz(folder: Path, generator: random.Random, *, cases: int | None = None, se
     counts: Counter[str] = Counter()
     end = time.monotonic() + seconds
     while (counts.total() < cases) if cases is not None else (time.monotonic() < end):
-        case = generator.choice([crafted_case, damaged_case])
+        case = generator.choice([crafted_case, crafted_case, damaged_case, damaged_case, defined_case])
         before = time.process_time()
         counts[case(folder, generator)] += 1
         assert time.process_time() - before < SLOWEST_SECONDS

@@ -141,6 +141,19 @@ def test_a_table_that_is_not_known_is_named_by_its_id(tmp_path: Path) -> None:
     assert caught.value.offset == 28
 
 
+def test_names_that_would_break_python_source_are_only_names() -> None:
+    odd = "'\"\\\n\0{}%s # \u2028"
+    text = f'CREATE TABLE r.t (id int PRIMARY KEY, "{odd.replace(chr(34), chr(34) * 2)}" int) WITH ID = {TABLE_ID}'
+    rows = parse_schema(text)
+    rows.tables[0] = {**rows.tables[0], "table_name": odd}
+    rows.columns[:] = [{**row, "table_name": odd} for row in rows.columns]
+    table = build_tables(rows)[0]
+    update = Updated(table, b"\0\0\0\1", rows=(Row((), (1, 0, 0), cells=(Cell(odd, b"\0\0\0\2", 1),)),))
+    decoder = Decoder(Catalog(rows), 7)
+    for _ in range(20):
+        assert decoder.decode(body(update)) == expected(update)
+
+
 def test_only_wanted_tables_are_given_also_out_of_mutations_that_change_several(tmp_path: Path) -> None:
     made = RandomUpdates(10)
     wanted, other = made.update(tables()["mixed"], b"k"), made.update(tables()["rows"], b"k")
@@ -213,6 +226,19 @@ def test_a_column_comes_before_its_definition_only_in_a_broken_log(tmp_path: Pat
     with pytest.raises(LogError, match="no column 'w'") as caught:
         list(LogReader(Catalog()).read(path))
     assert caught.value.code == "RUNNEL-CASSANDRA-LOG-BODY"
+
+
+def test_definitions_without_a_name_or_half_said_define_nothing(tmp_path: Path) -> None:
+    own = {table.name: table for table in system_tables()}
+    nameless = Updated(own["types"], b"r", rows=(Row((None,), (20, 0, 0)),))
+    half = Updated(own["columns"], b"made", rows=(Row((b"t", b"v"), (20, 0, 0)),))
+    table = system("tables", "made", ("t",), {"id": TABLE_ID.bytes})
+    catalog = Catalog(schema(), read_at=1)
+    log = [body(nameless), body(table, half), body(fixed())]
+    found = list(LogReader(catalog).read(write_segment(tmp_path, [log])))
+    assert [mutation.changes for mutation in found] == [expected(fixed())]
+    assert catalog.table(TABLE_ID) is None
+    assert "not complete" in catalog.problems[TABLE_ID].message
 
 
 def test_cells_of_a_dropped_column_and_of_a_dropped_table_are_still_read(tmp_path: Path) -> None:

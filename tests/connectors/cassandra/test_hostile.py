@@ -110,6 +110,15 @@ def test_a_length_that_no_data_of_that_size_opens_to_is_refused_before_room_is_m
     assert peak < 1 << 20
 
 
+@pytest.mark.parametrize("compression", KINDS[1:])
+@pytest.mark.parametrize("data", [b"", b"\x80", b"\xff" * 20, b"\x0a", bytes(20), b"\x0a\x00\x00\x00"])
+def test_a_section_that_is_no_compressed_data_is_refused(compression: str, data: bytes) -> None:
+    found = opener(compression)
+    assert found is not None
+    with pytest.raises(ValueError):
+        found(data, 10)
+
+
 def _wrong_marker(data: bytearray) -> None:
     data[24] ^= 1
 

@@ -22,7 +22,7 @@ from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge
 from runnel.connectors.cassandra.schema import build_tables
 from tests.connectors.cassandra.compare import States, rebuild, rebuilt_rows, schema_rows, selected_rows, truncated
 from tests.connectors.cassandra.workload import KEYSPACE, Workload, definitions
-from tests.servers.cassandra import NodeOptions, cassandra
+from tests.servers.cassandra import NodeOptions, cassandra, ring
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -41,10 +41,13 @@ WAIT_SECONDS = 60
 
 @contextmanager
 def connected(node: CassandraNode) -> Iterator[Any]:
+    from cassandra import ConsistencyLevel
     from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
     from cassandra.policies import WhiteListRoundRobinPolicy
 
-    profiles = {EXEC_PROFILE_DEFAULT: ExecutionProfile(WhiteListRoundRobinPolicy([node.host]), request_timeout=60)}
+    policy = WhiteListRoundRobinPolicy([node.host])
+    profile = ExecutionProfile(policy, consistency_level=ConsistencyLevel.ALL, request_timeout=60)
+    profiles = {EXEC_PROFILE_DEFAULT: profile}
     with Cluster([node.host], node.port, execution_profiles=profiles, protocol_version=5) as cluster:
         yield cluster.connect()
 
@@ -52,14 +55,15 @@ def connected(node: CassandraNode) -> Iterator[Any]:
 class Follower:
     """Reads a node's log on from where it was, with what the log itself says of tables and nothing else."""
 
-    def __init__(self, node: CassandraNode, session: Any) -> None:
+    def __init__(self, node: CassandraNode, session: Any, replication: int = 1) -> None:
         self.log = LogFolder(node.cdc_raw)
         self.session = session
         self.reader = LogReader(Catalog())
         self.position = START
         self.mutations: list[Mutation] = []
-        session.execute("CREATE KEYSPACE sign WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
-        session.execute("CREATE TABLE sign.here (id int PRIMARY KEY) WITH cdc = true")
+        how = f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
+        session.execute(f"CREATE KEYSPACE IF NOT EXISTS sign WITH replication = {how}")
+        session.execute("CREATE TABLE IF NOT EXISTS sign.here (id int PRIMARY KEY) WITH cdc = true")
 
     def catch_up(self) -> None:
         """Read until the log holds what was written last."""
@@ -77,9 +81,9 @@ class Follower:
     def tables(self) -> list[TableSchema]:
         return build_tables(schema_rows(self.session, KEYSPACE))
 
-    def differences(self) -> dict[str, tuple[list[str], list[str]]]:
-        """Give what only the server has, and what only the log has, by table."""
-        states = rebuild(self.mutations)
+    def differences(self, states: States | None = None) -> dict[str, tuple[list[str], list[str]]]:
+        """Give what only the server has, and what only the log has, or these states, by table."""
+        states = rebuild(self.mutations) if states is None else states
         found = {}
         for table in self.tables():
             assert self.reader.catalog.table(table.id) == table
@@ -113,6 +117,30 @@ def test_rows_rebuilt_from_the_log_are_the_rows_of_the_server(
         assert changed >= {table.id for table in follower.tables()}
 
 
+def _merged(states: States, rest: States, tables: dict[Any, TableSchema]) -> States:
+    for at, state in rest.items():
+        if at[0] in tables:
+            merge(states.setdefault(at, PartitionState(at[1])), changes(state, tables[at[0]]))
+    return states
+
+
+def test_the_logs_of_three_replicas_are_one_table_together_and_each() -> None:
+    with ring(("127.0.0.24", "127.0.0.25", "127.0.0.26")) as nodes, connected(nodes[0]) as session:
+        followers = [Follower(node, session, replication=3) for node in nodes]
+        for definition in definitions(replication=3):
+            session.execute(definition)
+        workload = Workload(SEED)
+        for _ in range(STATEMENTS // 4):
+            session.execute(workload.next())
+        together: States = {}
+        tables = {table.id: table for table in followers[0].tables()}
+        for follower in followers:
+            follower.catch_up()
+            assert follower.differences() == {}
+            _merged(together, rebuild(follower.mutations), tables)
+            assert follower.differences(together) == {}
+
+
 def _any_order_gives_the_same(follower: Follower) -> None:
     """Check the same log given three times, shuffled, and in two parts that are merged as states."""
     mutations, tables = follower.mutations, {table.id: table for table in follower.tables()}
@@ -127,10 +155,7 @@ def _any_order_gives_the_same(follower: Follower) -> None:
     assert shown(rebuild(generator.sample(mutations, len(mutations)))) == whole
     cut, taken = generator.randrange(len(mutations)), truncated(mutations)
     states, rest = rebuild(mutations[:cut], taken), rebuild(mutations[cut:], taken)
-    for at, state in rest.items():
-        if at[0] in tables:
-            merge(states.setdefault(at, PartitionState(at[1])), changes(state, tables[at[0]]))
-    assert shown(states) == whole
+    assert shown(_merged(states, rest, tables)) == whole
 
 
 def test_the_rows_of_a_servers_own_view_are_rebuilt_too() -> None:

@@ -237,3 +237,20 @@ def test_keys_of_several_columns_are_taken_apart() -> None:
     assert table.key_values(bytes.fromhex("0004 00000007 00 0002 6869 00")) == (7, "hi")
     with pytest.raises(Terminal):
         table.key_values(b"\x00\x04\x00")
+
+
+def test_a_cell_says_which_element_it_is_and_its_value() -> None:
+    text = """CREATE TYPE k.person (name text, age int);
+    CREATE TABLE k.t (id int PRIMARY KEY, v int, m map<text, int>, s set<int>, l list<int>, u person)
+      WITH ID = 3afbe79f-2194-31a7-add7-f5ab90d8ec9c"""
+    table = build_tables(parse_schema(text))[0]
+    seven = (7).to_bytes(4, "big")
+    assert table.cell_values("v", None, seven) == (None, 7)
+    assert table.cell_values("m", b"a", seven) == ("a", 7)
+    assert table.cell_values("s", seven, b"") == (7, None)
+    assert table.cell_values("l", bytes(16), seven) == ("00000000-0000-0000-0000-000000000000", 7)
+    assert table.cell_values("u", b"\x00\x01", seven) == ("age", 7)
+    for column, path in (("u", b"\x00\x05"), ("nothing", None)):
+        with pytest.raises(Terminal) as caught:
+            table.cell_values(column, path, seven)
+        assert caught.value.code == "RUNNEL-CASSANDRA-COLUMN"

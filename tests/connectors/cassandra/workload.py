@@ -46,14 +46,15 @@ OPTIONS = {
 }
 
 
-def definitions() -> list[str]:
+def definitions(replication: int = 1) -> list[str]:
     """Give the statements that make the keyspace, its types and its tables."""
-    keyspace = f"CREATE KEYSPACE {KEYSPACE} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 1}}"
-    tables = [
-        f"CREATE TABLE {KEYSPACE}.{name} ({columns}) WITH {OPTIONS.get(name, '')}cdc = true"
-        for name, columns in TABLES.items()
-    ]
-    return [keyspace, *TYPES, *tables]
+    how = f"{{'class': 'SimpleStrategy', 'replication_factor': {replication}}}"
+    keyspace = f"CREATE KEYSPACE {KEYSPACE} WITH replication = {how}"
+    return [keyspace, *TYPES, *map(table_definition, TABLES)]
+
+
+def table_definition(name: str) -> str:
+    return f"CREATE TABLE {KEYSPACE}.{name} ({TABLES[name]}) WITH {OPTIONS.get(name, '')}cdc = true"
 
 
 TIMEUUIDS = [f"{n:08x}-1111-11f0-8080-{0x80808080808 + n * 7:012x}" for n in range(5)]
@@ -66,7 +67,9 @@ class Workload:
 
     seed: int
     statements: int = 0
-    dropped: bool = field(default=False)
+    dropped: bool = False
+    type_fields: int = 0
+    waiting: list[str] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.random = random.Random(self.seed)
@@ -74,8 +77,7 @@ class Workload:
     def next(self) -> str:
         """Give the next statement."""
         self.statements += 1
-        makers = _MAKERS
-        return self.random.choice(makers)(self)
+        return self.waiting.pop() if self.waiting else self.random.choice(_MAKERS)(self)
 
     # Values, as CQL literals.
 
@@ -105,7 +107,8 @@ class Workload:
 
     def address(self) -> str:
         tags = "{" + ", ".join(sorted({self.text() for _ in range(self.random.randrange(3))})) + "}"
-        return f"{{street: {self.text()}, zip: {self.integer()}, tags: {tags}}}"
+        extra = f", extra{self.type_fields}: {self.integer()}" if self.type_fields else ""
+        return f"{{street: {self.text()}, zip: {self.integer()}, tags: {tags}{extra}}}"
 
     def maybe(self, make: Callable[[], object]) -> str:
         return "null" if self.random.random() < 0.12 else str(make())
@@ -345,7 +348,14 @@ def together(w: Workload) -> str:
     )
 
 
-def truncate(w: Workload) -> str:
+def whole_tables(w: Workload) -> str:
+    """Give what changes a table or a type as a whole, now and then."""
+    if w.random.random() < 0.05:
+        w.waiting.append(table_definition("keys_only"))
+        return "DROP TABLE w.keys_only"
+    if w.random.random() < 0.05 and w.type_fields < 3:
+        w.type_fields += 1
+        return f"ALTER TYPE w.address ADD extra{w.type_fields} int"
     if w.random.random() < 0.1:
         return f"TRUNCATE w.{w.random.choice(['plain', 'keys_only', 'ranges', 'collections'])}"
     return keys_only(w)
@@ -365,5 +375,5 @@ _MAKERS = [
     expiring,
     odd_names,
     together,
-    truncate,
+    whole_tables,
 ]

@@ -2,7 +2,8 @@
 
 Changes are plain tuples, because millions of them are made; `Change(*change)` gives one with names. Keys, values and
 paths are the server's own bytes: equal writes are equal tuples, and ties are broken by bytes as the server does it. The
-table in a change decodes them: `table.key_values(key)`, `table.clustering_values(clustering)`, `table.value(column, value)`.
+table in a change decodes them: `table.key_values(key)`, `table.clustering_values(clustering)`,
+`table.cell_values(column, path, value)`.
 
 | kind | clustering | column | path | value | timestamp | ttl | ldt |
 |---|---|---|---|---|---|---|---|

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from runnel.connectors.cassandra.types import CqlType, MapOf, SetOf, Udt, parse
+from runnel.connectors.cassandra.types import CqlType, ListOf, MapOf, SetOf, Udt, parse
 from runnel.connectors.cassandra.value_bytes import decoder
 from runnel.connectors.cassandra.value_equality import Canonical, canonical
 from runnel.connectors.cassandra.value_order import sort_key
@@ -117,6 +117,29 @@ class TableSchema:
             for decode, part in zip(self._clustering_decoders, clustering, strict=False)
         )
 
+    def cell_values(self, column: str, path: bytes | None, value: bytes) -> tuple[Any, Any]:
+        """Give which element of a column a cell is, and its Python value.
+
+        The element is a map's key, a set's element (which has no value), a list's time UUID, the name of a field; of a column
+        that is one cell it is None.
+        """
+        type_ = self.type_of(column)
+        if type_ is None:
+            raise Terminal("RUNNEL-CASSANDRA-COLUMN", f"{self!r} has no column {column!r}")
+        match type_:
+            case _ if path is None:
+                return None, decoder(type_)(value)
+            case MapOf(_, _, key, item):
+                return decoder(key)(path), decoder(item)(value)
+            case SetOf(_, _, element):
+                return decoder(element)(path), None
+            case ListOf(_, _, element):
+                return decoder(CqlType("timeuuid"))(path), decoder(element)(value)
+            case Udt(_, _, fields) if int.from_bytes(path, "big") < len(fields):
+                name, field_type = fields[int.from_bytes(path, "big")]
+                return name, decoder(field_type)(value)
+        raise Terminal("RUNNEL-CASSANDRA-COLUMN", f"{self!r}: {column!r} has no element {path[:16].hex()}")
+
     @cached_property
     def _key_decoders(self) -> tuple[Any, ...]:
         return tuple(decoder(column.type) for column in self.partition_key)
@@ -180,9 +203,10 @@ def build_tables(rows: SchemaRows, problems: Problems | None = None) -> list[Tab
         keyspace = row["keyspace_name"]
         name = row["table_name"] if row.get("table_name") is not None else row["view_name"]
         if (keyspace, name) in columns and row.get("id") is not None:
-            types = udts.get(keyspace, {})
             try:
-                table = _table(row, name, columns[keyspace, name], dropped.get((keyspace, name), []), types)
+                table = _table(
+                    row, name, columns[keyspace, name], dropped.get((keyspace, name), []), udts.get(keyspace, {})
+                )
                 base = columns.get((keyspace, row.get("base_table_name")))
                 made.append(table if base is None else replace(table, strict_liveness=_has_own_key_column(table, base)))
             except Terminal as problem:
@@ -190,6 +214,22 @@ def build_tables(rows: SchemaRows, problems: Problems | None = None) -> list[Tab
                     raise
                 problems[_id(row)] = problem
     return made
+
+
+_NEEDED = ("type", "kind", "position")
+"""What a row of `system_schema.columns` has to say."""
+
+
+def _complete(row: Row, name: str, columns: list[Row], dropped: list[Row]) -> None:
+    """Refuse a table that is described in part only, as by a log that begins after its CREATE."""
+    lacking = [column["column_name"] for column in columns if any(column.get(part) is None for part in _NEEDED)]
+    lacking += [d["column_name"] for d in dropped if d.get("type") is None or d.get("dropped_time") is None]
+    if lacking or not any(column["kind"] == "partition_key" for column in columns):
+        raise Terminal(
+            "RUNNEL-CASSANDRA-SCHEMA",
+            f"the definition of {row['keyspace_name']}.{name} is not complete",
+            hint="read it from the server, or give it as schema = 'x.cql'",
+        )
 
 
 def _has_own_key_column(view: TableSchema, base: list[Row]) -> bool:
@@ -202,6 +242,7 @@ def _id(row: Row) -> uuid.UUID:
 
 
 def _table(row: Row, name: str, columns: list[Row], dropped: list[Row], udts: Mapping[str, Udt]) -> TableSchema:
+    _complete(row, name, columns, dropped)
     made = [_column(column, udts) for column in sorted(columns, key=lambda column: column["position"])]
     of = {
         kind: tuple(c for c in made if c.kind == kind) for kind in ("partition_key", "clustering", "static", "regular")
@@ -241,8 +282,11 @@ def build_types(rows: Iterable[Row], *, lenient: bool = False) -> dict[str, Udt]
         left: list[Row] = []
         problem: Terminal | None = None
         for row in waiting:
+            names, types = row.get("field_names") or (), row.get("field_types") or ()
             try:
-                fields = [(n, parse(t, made)) for n, t in zip(row["field_names"], row["field_types"], strict=True)]
+                if len(names) != len(types) or None in (*names, *types):
+                    raise Terminal("RUNNEL-CASSANDRA-SCHEMA", f"the type {row['type_name']} is not complete")
+                fields = [(field_name, parse(type_, made)) for field_name, type_ in zip(names, types, strict=True)]
             except Terminal as error:
                 problem = error
                 left.append(row)

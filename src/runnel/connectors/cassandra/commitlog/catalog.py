@@ -158,6 +158,9 @@ class Catalog:
         for change in changes(state, table):
             newest[change[3]] = max(newest.get(change[3], change[7]), change[7])
         for row in rows(state, table, int(time.time())):
+            if any(row[column.name] is None for column in table.clustering):
+                # Something without a name, which no server writes.
+                continue
             at = tuple(str(row[column.name]).encode() for column in table.clustering)
             if at not in found or newest.get(at, 0) > self._read_at:
                 said = {column: value for column, value in row.items() if value is not None}

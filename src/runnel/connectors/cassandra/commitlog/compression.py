@@ -27,11 +27,19 @@ def lz4(data: bytes, length: int) -> bytes:
 
 
 def _snappy(data: bytes, length: int) -> bytes:
-    codecs = _codecs()
-    if codecs.snappy.decompress_raw_len(data) != length:
+    said = sum((byte & 0x7F) << (7 * n) for n, byte in enumerate(data[: _snappy_head(data)]))
+    if said != length:
         raise ValueError("the two lengths of a section differ")
     _possible(data, length, 64)
-    return _into(codecs.snappy.decompress_raw_into, data, length)
+    return _into(_codecs().snappy.decompress_raw_into, data, length)
+
+
+def _snappy_head(data: bytes) -> int:
+    """Give how many bytes say the length: all but the last of them have their highest bit set."""
+    for n, byte in enumerate(data[:5], 1):
+        if byte < 0x80:
+            return n
+    raise ValueError("a section does not say its length")
 
 
 def _zstd(data: bytes, length: int) -> bytes:

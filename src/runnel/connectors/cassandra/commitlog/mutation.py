@@ -176,7 +176,9 @@ class TableReader:
         lists = self._lists.get((header, static))
         if lists is None:
             if len(self._lists) >= MOST_READERS:
+                # So many different lists do not come again often enough to make functions for them.
                 self._lists.clear()
+                self._compile = False
             lists = self._lists[header, static] = self._new_lists(header, static)
         self._last[static] = (header, lists)
         return header, lists

@@ -83,7 +83,7 @@ def compiled(table: Any, static: Sequence[Column], regular: Sequence[Column], wi
         "        else:",
         "            p = read_row(u, data, p, f, REGULAR)",
     ]
-    exec(compile("\n".join(lines), f"<reader of {table.keyspace}.{table.name}>", "exec"), names)
+    exec(compile("\n".join(lines), f"<reader of table {table.id}>", "exec"), names)
     made: Reader = names["read"]
     return made
 
