@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.connectors.cassandra.cycles import Cycles
 from tests.connectors.cassandra.conftest import Shop, wait_for_mark
 from tests.servers.cassandra import ring, wait_until_joined
 
@@ -30,6 +32,19 @@ def test_c_j_nothing_is_lost_while_segments_roll_and_nobody_reads(shop: Shop) ->
     assert segments > 2
     assert len(list(shop.node.cdc_raw.glob("*.log"))) < segments, "segments that were read are given back"
     assert shop.capture("log") == []
+
+
+def test_a_log_is_told_from_a_position_or_a_time_on(shop: Shop) -> None:
+    shop.configure(tables=["t"])
+    shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v int) WITH cdc = true", "INSERT INTO KS.t (k, v) VALUES (1, 1)")
+    first = shop.capture("log-partial")
+    shop.cql("UPDATE KS.t SET v = 2 WHERE k = 1")
+    position = Cycles(shop.folder / ".runnel" / "capture" / "shop" / "log-partial").state()
+    assert position is not None
+    for since in (json.dumps(position.upto), str(first[0].time)):
+        assert shop.told("log-partial", "--since", since) == ["ups v:2"]
+    assert "RUNNEL-CAPTURE-SINCE" in shop.run("capture", "shop", "--technique", "log", "--since", "0", exit_code=2)
+    assert shop.told("log-partial") == ["ups v:2"]
 
 
 def test_copied_log_files_are_captured_without_a_server(shop: Shop, tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ class CellStore:
     def __init__(self, path: Path, tables: Tables) -> None:
         """Open the file, or make it."""
         self._tables = tables
-        self._connection = sqlite3.connect(path, isolation_level=None)
+        self._connection = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
         try:
             self._connection.executescript(_SCHEMA)
             self._connection.execute("BEGIN IMMEDIATE")

@@ -7,6 +7,7 @@ one, or comes again from another replica, changes nothing and is not told. What 
 from __future__ import annotations
 
 import shutil
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runnel.connectors.cassandra import cells
@@ -23,6 +24,7 @@ from runnel.connectors.cassandra.single_row import Row, row_at
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
 from runnel.connectors.cassandra.twins import captured_columns
 from runnel.connectors.cassandra.value_text import decoded_text
+from runnel.errors import UsageError
 
 if TYPE_CHECKING:
     import uuid
@@ -74,17 +76,34 @@ class LogFull:
             shutil.copyfile(cycle.before / CELLS, cycle.kept / CELLS)
         store = CellStore(cycle.kept / CELLS, self._table)
         try:
-            now = int(cycle.upto["time"])
+            if cycle.after is not None and cycle.before is None:
+                self._trace_back(store, cycle)
             if cycle.after is None and self._client is not None:
-                yield from self._snapshot(store, self._client, now)
+                yield from self._snapshot(store, self._client, int(cycle.upto["time"]))
             else:
-                for mutation in mutations(self._logs, self._keyspace, cycle):
-                    yield from self._mutation(store, mutation)
-                for table, key, state in store.expiring(now):
-                    yield from self._expire(store, table, key, state, now)
+                yield from self._window(store, cycle)
             store.save(cycle.upto)
         finally:
             store.close()
+
+    def _window(self, store: CellStore, cycle: Cycle) -> Iterator[Delta]:
+        for mutation in mutations(self._logs, self._keyspace, cycle):
+            yield from self._mutation(store, mutation)
+        now = int(cycle.upto["time"])
+        for table, key, state in store.expiring(now):
+            yield from self._expire(store, table, key, state, now)
+
+    def _trace_back(self, store: CellStore, cycle: Cycle) -> None:
+        """Learn from the whole log what was before a position that somebody asks from; a live log has lost its beginning."""
+        after = cycle.after or {}
+        if self._client is not None or "hosts" not in after:
+            raise UsageError(
+                "RUNNEL-CAPTURE-SINCE",
+                "the full log tells what was before, which it knows only where its last cycle ended",
+                hint="leave --since away, or use --technique log-partial",
+            )
+        for _ in self._window(store, replace(cycle, after=None, upto=after)):
+            pass
 
     def settle(self, cycle: Cycle) -> None:
         """Let the server forget the segments that were read."""

@@ -91,13 +91,18 @@ def log_position(logs: list[NodeLog]) -> Position:
 
 
 def mutations(logs: list[NodeLog], keyspace: str, cycle: Cycle) -> Iterator[Mutation]:
-    """Give the mutations of a window: in the order of the log, and those of several logs in the order of their times."""
-    after = {} if cycle.after is None else cycle.after.get("hosts", {})
+    """Give the mutations of a window: in the order of the log, and those of several logs in the order of their times.
+
+    A window may also begin at a write time instead of a position of the log.
+    """
+    begin = cycle.after or {}
+    after = begin.get("hosts", {})
+    since = -(2**63) if "hosts" in begin or not begin else int(begin["time"])
 
     def of(log: NodeLog) -> Iterator[Mutation]:
         start, end = position_of(after, log.host), position_of(cycle.upto["hosts"], log.host)
         for mutation in log.folder.read(log.reader, start, end):
-            changes = [change for change in mutation.changes if change[1].keyspace == keyspace]
+            changes = [c for c in mutation.changes if c[1].keyspace == keyspace and c[7] > since]
             if changes:
                 yield mutation._replace(changes=changes)
 
