@@ -79,6 +79,7 @@ bench-docs: $(STAMP) ## make the tables and charts of docs/benchmarks.md from th
 docs: $(STAMP) ## write the reference of SQL and of error codes, and run the examples of the documentation
 	@$(BIN)/python scripts/error_reference.py
 	@$(BIN)/python scripts/sql_reference.py
+	@$(BIN)/python scripts/capture_reference.py
 	@$(BIN)/pytest tests/docs $(ARGS)
 
 clean: ## remove the environment and every cache

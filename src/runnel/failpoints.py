@@ -32,6 +32,10 @@ POINTS: tuple[str, ...] = (
     "expiry:after-commit",
     "expiry:file-deleted",
     "expiry:done",
+    "capture:reading",
+    "capture:read",
+    "capture:committed",
+    "capture:settled",
 )
 
 

@@ -208,14 +208,15 @@ class CassandraNode:
         self.cql(f"CREATE KEYSPACE {name} WITH replication = {options}")
         return name
 
-    def cql(self, *statements: str) -> list[Any]:
+    def cql(self, *statements: str, consistency: str = "ALL") -> list[Any]:
         """Run statements at this node, with every replica's consent, and give the rows of the last one."""
         from cassandra import ConsistencyLevel
         from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
         from cassandra.policies import WhiteListRoundRobinPolicy
 
         policy = WhiteListRoundRobinPolicy([self.host])
-        profile = ExecutionProfile(policy, consistency_level=ConsistencyLevel.ALL, request_timeout=60)
+        level = ConsistencyLevel.name_to_value[consistency]
+        profile = ExecutionProfile(policy, consistency_level=level, request_timeout=60)
         profiles = {EXEC_PROFILE_DEFAULT: profile}
         with Cluster([self.host], self.port, execution_profiles=profiles, protocol_version=5) as cluster:
             session = cluster.connect()
@@ -303,16 +304,22 @@ def cassandra(options: NodeOptions | None = None, host: str = "127.0.0.1") -> It
         shutil.rmtree(home, ignore_errors=True)
 
 
+HOSTS = ("127.0.0.41", "127.0.0.42", "127.0.0.43")
+
+
 @contextmanager
-def ring(hosts: Sequence[str] = ("127.0.0.41", "127.0.0.42", "127.0.0.43")) -> Iterator[list[CassandraNode]]:
-    """Run a node at each address, sharing the tokens evenly; with three replicas each node holds every row."""
+def ring(hosts: Sequence[str] = HOSTS, further: Mapping[str, Any] | None = None) -> Iterator[list[CassandraNode]]:
+    """Run a node at each address, sharing the tokens evenly; with three replicas each node holds every row.
+
+    `further` are more lines of every node's cassandra.yaml.
+    """
     home = Path(tempfile.mkdtemp(prefix="rca"))
     ports = (free_port(hosts[0]), free_port(hosts[0]))
     step = 2**64 // len(hosts)
     flags = ["-Dcassandra.consistent.rangemovement=false"]
     nodes = []
     for at, host in enumerate(hosts):
-        settings = {"initial_token": -(2**63) + at * step, "auto_bootstrap": "false"}
+        settings = {"initial_token": -(2**63) + at * step, "auto_bootstrap": "false"} | dict(further or {})
         options = NodeOptions(heap="192m", settings=settings, flags=flags)
         nodes.append(CassandraNode(home / f"node{at}", host, ports, options, f"{hosts[0]}:{ports[1]}"))
     try:
@@ -321,7 +328,7 @@ def ring(hosts: Sequence[str] = ("127.0.0.41", "127.0.0.42", "127.0.0.43")) -> I
             node.launch()
         for node in nodes[1:]:
             node.wait()
-        _wait_until_joined(nodes)
+        wait_until_joined(nodes)
         yield nodes
     finally:
         for node in nodes:
@@ -329,25 +336,33 @@ def ring(hosts: Sequence[str] = ("127.0.0.41", "127.0.0.42", "127.0.0.43")) -> I
         shutil.rmtree(home, ignore_errors=True)
 
 
-def _wait_until_joined(nodes: Sequence[CassandraNode]) -> None:
+def wait_until_joined(nodes: Sequence[CassandraNode]) -> None:
     """Wait until each node reaches all the others, which a read of every replica shows."""
-    from cassandra import RequestExecutionException, Unavailable
-
     keyspace = nodes[0].keyspace(len(nodes))
     nodes[0].cql(f"CREATE TABLE {keyspace}.t (k int PRIMARY KEY)")
     for node in nodes:
-        for _ in range(START_SECONDS):
-            try:
-                node.cql(f"SELECT k FROM {keyspace}.t WHERE k = 1")
-                break
-            except (RequestExecutionException, Unavailable):
-                continue
+        assert any(_all_answer(node, keyspace) for _ in range(START_SECONDS)), f"{node.host} does not reach all others"
+
+
+def _all_answer(node: CassandraNode, keyspace: str) -> bool:
+    from cassandra import RequestExecutionException, Unavailable
+    from cassandra.cluster import NoHostAvailable
+
+    try:
+        node.cql(f"SELECT k FROM {keyspace}.t WHERE k = 1")
+    except (RequestExecutionException, Unavailable, NoHostAvailable):
+        return False
+    return True
 
 
 @pytest.fixture(scope="session")
-def cassandra_node() -> Iterator[CassandraNode]:
-    """Give one node to all tests of a session; its log has version 8."""
-    with cassandra() as node:
+def cassandra_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraNode]:
+    """Give one node to all tests of a session; its log has version 8, and it knows runnel's triggers."""
+    from runnel.connectors.cassandra.trigger_jar import build_jar, find_compiler
+
+    # Where there is no Java compiler, the tests of triggers fail and say so; the others need none.
+    built = [build_jar(jars(), tmp_path_factory.mktemp("triggers") / "runnel.jar")] if find_compiler() else []
+    with cassandra(NodeOptions(triggers=built)) as node:
         yield node
 
 

@@ -1,4 +1,4 @@
-"""The commands by name; each one's work stands in `answers`, `work`, `begin` or `bench`."""
+"""The commands by name; each one's work stands in `answers`, `begin`, `bench`, `capturing` or `work`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli import answers, begin, bench, work
+from runnel.cli import answers, begin, bench, capturing, work
 from runnel.cli.context import Context
 from runnel.cli.invocation import RunnelGroup
 from runnel.cli.terminal import set_up_logging
@@ -25,6 +25,8 @@ COMMANDS = (
     answers.history,
     answers.watch,
     work.verify,
+    capturing.prepare,
+    capturing.capture,
     work.refresh,
     work.compact,
 )

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping
+    from pathlib import Path
 
     import pyarrow as pa
 
@@ -50,6 +51,26 @@ class ChangeSet:
     def rows(self) -> int:
         """How many rows it holds."""
         return sum(part.num_rows for part in (self.signed, self.keyed) if part is not None)
+
+
+class Capture(Protocol):
+    """Change data capture alone, for stores that have it: deltas to be printed, and what must be made in the store first."""
+
+    def lines(self, since: Offset | None, form: str, *, last: bool) -> Iterator[str]:
+        """Give the deltas since the last time, or since a position, each as one line of text."""
+        ...
+
+    def position(self) -> Offset | None:
+        """Give the position that was reached, or None before the first time."""
+        ...
+
+    def prepare(self, say: Callable[[str], None], *, undo: bool = False) -> None:
+        """Make, or remove, what the technique needs in the store."""
+        ...
+
+    def build_triggers(self, libraries: Path, target: Path) -> Path:
+        """Build what has to be installed in the server; give the file."""
+        ...
 
 
 class Source(Protocol):

@@ -10,9 +10,10 @@ from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
     from pathlib import Path
+    from types import ModuleType
 
     from runnel import config
-    from runnel.connectors.base import Source
+    from runnel.connectors.base import Capture, Source
 
 # type -> (package below runnel.connectors, extra of the distribution that brings its driver)
 STORES: dict[str, tuple[str, str | None]] = {
@@ -47,8 +48,31 @@ def open_source(source: config.Source, folder: Path) -> Source:
             place=source.at("type"),
             hint=f"this version reads {', '.join(ready)}",
         )
+    opened: Source = _imported(name, source, extra).open_source(source, folder)
+    return opened
+
+
+def open_capture(
+    source: config.Source, folder: Path, technique: str | None, *, expand_deletes: bool = False
+) -> Capture:
+    """Open change data capture alone; a connector that has it has a module `capture` with a class of that name."""
+    package, extra = STORES.get(source.type, (source.type, None))
+    name = f"runnel.connectors.{package}"
+    if importlib.util.find_spec(name) is None or importlib.util.find_spec(f"{name}.capture") is None:
+        raise UsageError(
+            "RUNNEL-CAPTURE-STORE",
+            f"sources.{source.name}: there is no capture alone for {source.type}",
+            place=source.at("type"),
+            hint="it is there for cassandra",
+        )
+    module = _imported(f"{name}.capture", source, extra)
+    opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
+    return opened
+
+
+def _imported(name: str, source: config.Source, extra: str | None) -> ModuleType:
     try:
-        opened: Source = importlib.import_module(name).open_source(source, folder)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if extra is None or (error.name or "").startswith("runnel"):
             raise
@@ -58,4 +82,3 @@ def open_source(source: config.Source, folder: Path) -> Source:
             place=source.at("type"),
             hint=f"install it: pip install 'runnel[{extra}]'",
         ) from error
-    return opened

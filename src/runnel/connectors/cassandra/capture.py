@@ -1,0 +1,141 @@
+"""`runnel capture` and `runnel prepare` for Cassandra: from the settings of a source to its techniques and back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from runnel.connectors.cassandra import cycles, prepare
+from runnel.connectors.cassandra.audit import AuditByTime, AuditByValue
+from runnel.connectors.cassandra.client import Client
+from runnel.connectors.cassandra.cycles import Cycles
+from runnel.connectors.cassandra.delta_forms import write
+from runnel.connectors.cassandra.deltas import last_per_key, merge_equal
+from runnel.connectors.cassandra.log_files import NodeLog, open_files, open_live
+from runnel.connectors.cassandra.log_full import LogFull
+from runnel.connectors.cassandra.log_partial import LogPartial
+from runnel.connectors.cassandra.scan import Scan
+from runnel.connectors.cassandra.settings import TECHNIQUES, Settings, read_settings
+from runnel.connectors.cassandra.snapshot_differential import SnapshotDifferential
+from runnel.connectors.cassandra.tracking import Tracking
+from runnel.connectors.cassandra.trigger_jar import build_jar
+from runnel.errors import UsageError, nearest
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator
+    from pathlib import Path
+
+    from runnel import config
+    from runnel.connectors.cassandra.deltas import Delta
+    from runnel.connectors.cassandra.technique import Position, Technique
+
+CLASSES: tuple[type[Technique], ...] = (
+    AuditByTime,
+    AuditByValue,
+    Scan,
+    SnapshotDifferential,
+    LogPartial,
+    LogFull,
+    Tracking,
+)
+STATE = "capture"
+
+
+class Capture:
+    """Captures the changes of one source, and prepares its tables for that."""
+
+    def __init__(
+        self, source: config.Source, folder: Path, technique: str | None = None, *, expand_deletes: bool = False
+    ) -> None:
+        """Read the settings; nothing is connected to yet."""
+        self._expand = expand_deletes
+        self.settings: Settings = read_settings(source, folder)
+        self.technique = technique or self.settings.capture
+        if self.technique not in TECHNIQUES:
+            raise UsageError(
+                "RUNNEL-CAPTURE-TECHNIQUE",
+                f"there is no technique {self.technique!r}",
+                hint=nearest(self.technique, TECHNIQUES) or f"one of {', '.join(TECHNIQUES)}",
+            )
+        self._cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
+
+    def position(self) -> Position | None:
+        """Give the end of the last cycle."""
+        state = self._cycles.state()
+        return None if state is None else state.upto
+
+    def deltas(self, since: Position | None = None, *, last: bool = False) -> Iterator[Delta]:
+        """Run a cycle and give its deltas; with `since`, give what happened after that position and remember nothing."""
+        technique = self._open()
+        try:
+            if since is None:
+                found: Iterable[Delta] = self._cycles.run(technique, tell_first=self.settings.start != "latest")
+            else:
+                found = cycles.read_once(technique, since)
+            if last:
+                found = last_per_key(found)
+            yield from merge_equal(found) if self.settings.merge_equal else found
+        finally:
+            technique.close()
+
+    def lines(self, since: Position | None, form: str, *, last: bool) -> Iterator[str]:
+        """Give the same as lines in one of the forms."""
+        settings = self.settings
+        for delta in self.deltas(since, last=last):
+            yield write(delta if settings.times else delta.undated(), form, settings.separators)
+
+    def build_triggers(self, libraries: Path, target: Path) -> Path:
+        """Build the jar of triggers with the jars of a Cassandra."""
+        return build_jar(libraries, target)
+
+    def prepare(self, say: Callable[[str], None], *, undo: bool = False) -> None:
+        """Make, or remove, what the technique needs in the store."""
+        if self.technique not in prepare.TECHNIQUES:
+            raise UsageError(
+                "RUNNEL-CAPTURE-PREPARE",
+                f"{self.technique} needs nothing in the store",
+                hint=f"prepare is for {' and '.join(prepare.TECHNIQUES)}",
+            )
+        with Client(self.settings) as client:
+            work = prepare.undo if undo else prepare.prepare
+            work(client, self.technique, self._cycles, say)
+
+    def _open(self) -> Technique:
+        if self._expand and self.technique == "log-partial":
+            raise UsageError(
+                "RUNNEL-CAPTURE-EXPAND",
+                "the partial log does not know which columns a delete takes",
+                hint="use --technique log",
+            )
+        if self.settings.logs:
+            return self._open_files()
+        client = Client(self.settings)
+        try:
+            tables = client.chosen_tables()
+            match self.technique:
+                case "scan":
+                    return Scan(client, tables)
+                case "snapshot":
+                    return SnapshotDifferential(client, tables)
+                case "audit":
+                    return (AuditByTime if self.settings.audit == "time" else AuditByValue)(client, tables)
+                case "trigger":
+                    return Tracking(client, tables)
+            return self._of_logs(open_live(self.settings, client), client)
+        except BaseException:
+            client.close()
+            raise
+
+    def _open_files(self) -> Technique:
+        if self.technique not in ("log", "log-partial"):
+            raise UsageError(
+                "RUNNEL-CAPTURE-TECHNIQUE",
+                f"{self.technique} asks the server, and this source has only its logs",
+                hint="use --technique log or log-partial",
+            )
+        return self._of_logs(open_files(self.settings), None)
+
+    def _of_logs(self, logs: list[NodeLog], client: Client | None) -> Technique:
+        keyspace, release = self.settings.keyspace, self.settings.release
+        if self.technique == "log-partial":
+            return LogPartial(logs, keyspace, client, release=release)
+        return LogFull(logs, keyspace, client, release=release, expand=self._expand)

@@ -1,0 +1,117 @@
+"""What a capture technique is, and what it says of itself.
+
+A technique gives the deltas of a half-open window: everything after one position, up to another. It writes nothing to
+the store while it reads. What it has to tidy up in the store it does in `settle`, after its deltas are kept for good; a cycle that
+died before is simply run again.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+
+from runnel.connectors.cassandra.deltas import Delta, Operation
+from runnel.connectors.cassandra.value_text import to_text
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+    from pathlib import Path
+
+    from runnel.connectors.cassandra.schema import TableSchema
+    from runnel.connectors.cassandra.snapshot import Cell
+
+Position = dict[str, Any]
+"""A small JSON object; only the technique that made one reads it. By write times it is `{"time": microseconds}`."""
+
+
+class NetEffect(str, Enum):
+    """What a technique may not see of what happened between two cycles."""
+
+    DELETION = "deletion"
+    UPDATE_AFTER_INSERTION = "update after insertion"
+    MULTIPLE_UPDATES = "multiple updates"
+    DELETION_AFTER_INSERTION = "deletion after insertion"
+    GRANULARITY_LOST = "granularity lost"
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """One cycle: its window, and the folders where the one before left things and where this one leaves some."""
+
+    after: Position | None
+    upto: Position
+    kept: Path
+    before: Path | None = None
+
+
+class Technique(Protocol):
+    """One way to find out what has changed; its class data stands in the documentation and is checked by tests."""
+
+    NAME: ClassVar[str]
+    OPERATIONS: ClassVar[tuple[Operation, ...]]
+    SEES_DELETES: ClassVar[bool]
+    SEES_PREVIOUS: ClassVar[bool]
+    SEES_EXPIRY: ClassVar[bool]
+    SEES_COUNTERS: ClassVar[bool]
+    GRANULARITY: ClassVar[str]
+    NET_EFFECTS: ClassVar[frozenset[NetEffect]]
+    NEEDS: ClassVar[str]
+
+    def now(self) -> Position:
+        """Give the position that a cycle begun now reaches."""
+        ...
+
+    def read(self, cycle: Cycle) -> Iterator[Delta]:
+        """Give the deltas of a window, the same ones when it is asked again before anything else has changed."""
+        ...
+
+    def settle(self, cycle: Cycle) -> None:
+        """Tidy up in the store after a window; it may be called twice for one window and does no harm then."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+def clock() -> Position:
+    """Give this moment as a position among write times."""
+    return {"time": time.time_ns() // 1000}
+
+
+def after_time(cycle: Cycle) -> int:
+    """Give the write time after which a window begins."""
+    return -(2**63) if cycle.after is None else int(cycle.after["time"])
+
+
+class Writer:
+    """Writes the cells of one table as deltas."""
+
+    def __init__(self, table: TableSchema) -> None:
+        """Choose the functions that write each column's values."""
+        self.table = table
+        self._key = [to_text(column.type) for column in table.partition_key]
+        self._clustering = [to_text(column.type) for column in table.clustering]
+        self._values: dict[str, Callable[[bytes], str]] = {c.name: to_text(c.type) for c in table.columns}
+
+    def key(self, key: Sequence[bytes]) -> tuple[str, ...]:
+        """Write the parts of a partition key."""
+        return tuple(text(part) for text, part in zip(self._key, key, strict=True))
+
+    def cluster(self, clustering: Sequence[bytes | None] | None) -> tuple[str, ...]:
+        """Write a clustering, or the beginning of one; the static row has none."""
+        return tuple(text(part or b"") for text, part in zip(self._clustering, clustering or (), strict=False))
+
+    def value(self, column: str, value: bytes) -> str:
+        """Write a value."""
+        return self._values[column](value)
+
+    def delta(
+        self, operation: Operation, key: Sequence[bytes], clustering: Sequence[bytes | None] | None, cell: Cell
+    ) -> Delta:
+        """Write a cell."""
+        value = None if operation is Operation.DEL else self.value(cell.column, cell.value)
+        place = (self.table.keyspace, self.table.name, self.key(key), self.cluster(clustering), cell.column)
+        return Delta(operation, *place, value, cell.time, ttl=cell.ttl)

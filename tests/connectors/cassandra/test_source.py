@@ -1,0 +1,323 @@
+"""Views over Cassandra tables: a snapshot, then the log, through inserts, updates, deletes of every kind, expiry and counters."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from cassandra import InvalidRequest
+
+import runnel
+from runnel import config
+from runnel.connectors.cassandra import open_source
+from runnel.connectors.cassandra.snapshot import read_arrow
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.failpoints import KILL_AT
+from tests.connectors.cassandra.workload import Workload, definitions
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from runnel.connectors import ChangeSet
+    from runnel.connectors.cassandra.source import CassandraSource
+    from runnel.project import Project
+    from tests.connectors.cassandra.conftest import Shop
+
+pytestmark = pytest.mark.cassandra
+
+ORDERS = "CREATE TABLE KS.orders (id int PRIMARY KEY, region text, amount int) WITH cdc = true"
+TAKINGS = "CREATE MATERIALIZED VIEW takings AS SELECT region, sum(amount) AS total, count(*) AS n FROM orders GROUP BY region;"
+
+
+def opened(shop: Shop) -> Project:
+    return runnel.open(shop.folder, engine=DuckDbEngine())
+
+
+def caught_up(shop: Shop) -> None:
+    """Run until everything that was written so far is taken in."""
+    shop.wait_for_log()
+    with opened(shop) as project:
+        project.run(once=True)
+
+
+def rows_of(shop: Shop, name: str) -> list[dict[str, Any]]:
+    with opened(shop) as project:
+        return sorted(project.table(name).to_pylist(), key=str)
+
+
+def told_by_server(shop: Shop, table: str) -> list[dict[str, Any]]:
+    return sorted((dict(row._asdict()) for row in shop.cql(f"SELECT * FROM KS.{table}")), key=str)
+
+
+def test_views_follow_a_snapshot_and_then_the_log(shop: Shop) -> None:
+    shop.cql(ORDERS, *(f"INSERT INTO KS.orders (id, region, amount) VALUES ({n}, 'north', {n})" for n in range(5)))
+    shop.configure(tables=["orders"])
+    (shop.folder / "views").mkdir()
+    (shop.folder / "views" / "takings.sql").write_text(TAKINGS)
+    caught_up(shop)
+    assert rows_of(shop, "takings") == [{"region": "north", "total": 10, "n": 5}]
+    shop.cql(
+        "INSERT INTO KS.orders (id, region, amount) VALUES (9, 'south', 7)",
+        "UPDATE KS.orders SET amount = 100 WHERE id = 1",
+        "UPDATE KS.orders SET region = 'south' WHERE id = 2",
+        "DELETE FROM KS.orders WHERE id = 3",
+        "DELETE amount FROM KS.orders WHERE id = 4",
+    )
+    caught_up(shop)
+    assert rows_of(shop, "takings") == [
+        {"region": "north", "total": 100, "n": 3},
+        {"region": "south", "total": 9, "n": 2},
+    ]
+    assert rows_of(shop, "shop.orders") == told_by_server(shop, "orders")
+    with opened(shop) as project:
+        assert project.verify("takings").ok
+
+
+def test_c_g_every_change_of_one_column_is_in_the_history(shop: Shop) -> None:
+    shop.cql("CREATE TABLE KS.grades (name text PRIMARY KEY, math int, physics int) WITH cdc = true")
+    shop.configure(tables=["grades"])
+    caught_up(shop)
+    epochs = []
+    for change in [
+        *(f"UPDATE KS.grades SET math = {n} WHERE name = 'Tom'" for n in range(5)),
+        "DELETE math FROM KS.grades WHERE name = 'Tom'",
+    ]:
+        shop.cql(change, "UPDATE KS.grades SET physics = 1 WHERE name = 'Tom'")
+        caught_up(shop)
+        with opened(shop) as project:
+            epochs.append(project.runtime.lake.head())
+    window = ("--since", str(epochs[2]), "--until", str(epochs[4]))
+    printed = shop.run("history", "shop.grades", "--key", "Tom", "--column", "math", "--json", *window)
+    found = [json.loads(line) for line in printed.splitlines()]
+    assert [(entry["old"], entry["new"]) for entry in found] == [(1, 2), (2, 3), (3, 4)]
+    assert all(entry["time"] for entry in found)
+
+
+def test_a_run_without_changes_makes_no_epoch(shop: Shop) -> None:
+    shop.cql(ORDERS, "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)")
+    shop.configure(tables=["orders"])
+    caught_up(shop)
+    with opened(shop) as project:
+        before = project.runtime.lake.head()
+        project.run(once=True)
+        assert project.runtime.lake.head() == before
+
+
+def test_rows_with_clusterings_statics_and_collections_are_those_of_the_server(shop: Shop) -> None:
+    shop.cql(
+        "CREATE TABLE KS.t (k int, c int, s text static, l list<int>, m map<text, int>, e set<text>, v int, "
+        "PRIMARY KEY (k, c)) WITH cdc = true",
+        "INSERT INTO KS.t (k, c, s, l, m, e, v) VALUES (1, 1, 'one', [1, 2, 3], {'a': 1, 'b': 2}, {'x', 'y'}, 1)",
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 2, 2)",
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 3, 3)",
+        "INSERT INTO KS.t (k, c, v) VALUES (2, 1, 4)",
+    )
+    shop.configure(tables=["t"])
+    caught_up(shop)
+    assert len(rows_of(shop, "shop.t")) == 4
+    shop.cql(
+        "UPDATE KS.t SET l = l + [4], m['b'] = 5, e = e - {'x'} WHERE k = 1 AND c = 1",
+        "UPDATE KS.t SET l[0] = 9 WHERE k = 1 AND c = 1",
+        "UPDATE KS.t SET l = [7, 8], s = 'uno' WHERE k = 1 AND c = 2",
+        "DELETE FROM KS.t WHERE k = 1 AND c > 2",
+        "DELETE FROM KS.t WHERE k = 2",
+        "INSERT INTO KS.t (k, c) VALUES (3, 1)",
+    )
+    caught_up(shop)
+    found = rows_of(shop, "shop.t")
+    expected = [
+        {"k": 1, "c": 1, "s": "uno", "e": ["y"], "l": [9, 2, 3, 4], "m": [("a", 1), ("b", 5)], "v": 1},
+        {"k": 1, "c": 2, "s": "uno", "e": None, "l": [7, 8], "m": None, "v": 2},
+        {"k": 3, "c": 1, "s": None, "e": None, "l": None, "m": None, "v": None},
+    ]
+    assert found == expected
+
+
+def test_what_expires_is_deleted_at_its_time_and_truncate_takes_all(shop: Shop) -> None:
+    shop.cql(ORDERS)
+    shop.configure(tables=["orders"])
+    caught_up(shop)
+    shop.cql(
+        "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)",
+        "INSERT INTO KS.orders (id, region, amount) VALUES (2, 'north', 2) USING TTL 1",
+    )
+    caught_up(shop)
+    deadline = time.monotonic() + 30
+    while rows_of(shop, "shop.orders") != [{"id": 1, "region": "north", "amount": 1}]:
+        assert time.monotonic() < deadline
+        caught_up(shop)
+    shop.cql("TRUNCATE KS.orders")
+    caught_up(shop)
+    assert rows_of(shop, "shop.orders") == []
+
+
+def test_counters_are_followed_before_and_after_the_snapshot(shop: Shop) -> None:
+    shop.cql(
+        "CREATE TABLE KS.hits (page text PRIMARY KEY, n counter) WITH cdc = true",
+        "UPDATE KS.hits SET n = n + 5 WHERE page = 'old'",
+    )
+    shop.configure(tables=["hits"])
+    caught_up(shop)
+    shop.cql(
+        "UPDATE KS.hits SET n = n + 2 WHERE page = 'old'",
+        "UPDATE KS.hits SET n = n + 1 WHERE page = 'new'",
+        "UPDATE KS.hits SET n = n + 1 WHERE page = 'new'",
+    )
+    caught_up(shop)
+    assert rows_of(shop, "shop.hits") == [{"page": "new", "n": 2}, {"page": "old", "n": 7}]
+
+
+FOLLOWED = ["plain", "rows", "collections", "frozen_", "counters", "keys_only", "wide", "ranges", "expiring"]
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_rows_are_those_of_the_server_after_any_statements(shop: Shop, seed: int, say: Callable[[str], None]) -> None:
+    """The snapshot is empty; everything comes from the log, in windows that are each read twice."""
+    say(f"seed {seed}, {STATEMENTS} statements")
+    assert _followed(shop, Workload(seed), FOLLOWED, before=0) == []
+
+
+@pytest.mark.parametrize("seed", [3, 4])
+def test_rows_are_those_of_the_server_when_a_snapshot_comes_first(
+    shop: Shop, seed: int, say: Callable[[str], None]
+) -> None:
+    """Without writes that clients date back, for a snapshot does not tell of deletions that these would lose to."""
+    say(f"seed {seed}, {STATEMENTS} statements")
+    tables = [name for name in FOLLOWED if name != "keys_only"]
+    assert _followed(shop, Workload(seed), tables, before=STATEMENTS // 2) == []
+
+
+def _followed(shop: Shop, workload: Workload, tables: list[str], before: int) -> list[str]:
+    """Follow tables through random statements, `before` of them before the snapshot; give the tables that differ."""
+    shop.cql(*(_at(shop, text) for text in definitions()[1:]))
+    shop.configure(tables=tables)
+    for _ in range(before):
+        _execute(shop, workload, tables, dated=False)
+    source = open_source(config.load(shop.folder).sources[0], shop.folder)
+    followed = Followed(source)
+    followed.take(shop)
+    for part in range(STATEMENTS - before):
+        _execute(shop, workload, tables, dated=before == 0)
+        if part % 70 == 69:
+            followed.take(shop)
+    deadline = time.monotonic() + 30
+    followed.take(shop)
+    while (differing := followed.differing()) and time.monotonic() < deadline:
+        followed.take(shop)  # something may be just expiring
+    source.close()
+    return differing
+
+
+STATEMENTS = 400
+
+
+def _at(shop: Shop, text: str) -> str:
+    return re.sub(r"\bw\.", f"{shop.keyspace}.", text)
+
+
+def _execute(shop: Shop, workload: Workload, tables: list[str], *, dated: bool) -> None:
+    statement = workload.next()
+    while not any(f"w.{name}" in statement for name in tables):
+        statement = workload.next()
+    if not dated:
+        statement = re.sub(r" USING TIMESTAMP \d+( AND)?", lambda match: " USING" if match[1] else "", statement)
+    with contextlib.suppress(InvalidRequest):  # a timestamp on a conditional statement, and the like
+        shop.session().execute(_at(shop, statement))
+
+
+class Followed:
+    """What a reader of the source's changes knows."""
+
+    def __init__(self, source: CassandraSource) -> None:
+        self.source = source
+        self.position: dict[str, Any] = source.initial_offset()
+        self.tables: dict[str, dict[str, str]] = {info.name: {} for info in source.tables()}
+
+    def take(self, shop: Shop) -> None:
+        shop.wait_for_log()
+        end = self.source.latest_offset(self.position, 1_000_000)
+        first = [self._plain(changes) for changes in self.source.read(self.position, end)]
+        again = [self._plain(changes) for changes in self.source.read(self.position, end)]
+        assert sorted(map(str, first)) == sorted(map(str, again)) or not self.position
+        for name, rows in again:
+            for key, row in rows:
+                if row is None:
+                    self.tables[name].pop(key, None)
+                else:
+                    self.tables[name][key] = row
+        self.source.commit(end)
+        self.position = end
+
+    def _plain(self, changes: ChangeSet) -> tuple[str, list[tuple[str, str | None]]]:
+        assert changes.keyed is not None
+        keys = next(info.key for info in self.source.tables() if info.name == changes.table)
+        found = []
+        for row in changes.keyed.to_pylist():
+            operation = row.pop("_op")
+            key = str([row[name] for name in keys])
+            found.append((key, str(sorted(row.items())) if operation == "upsert" else None))
+        return changes.table, found
+
+    def differing(self) -> list[str]:
+        """Compare with what the server gives now."""
+        client = self.source._client
+        assert client is not None
+        found = []
+        for name, table in client.tables().items():
+            if name not in self.tables:
+                continue
+            rows = [row for batch in read_arrow(client, table) for row in batch.to_pylist()]
+            keys = [column.name for column in (*table.partition_key, *table.clustering)]
+            whole = [row for row in rows if all(row[key] is not None for key in keys)]
+            server = sorted(str(sorted(row.items())) for row in whole)
+            own = sorted(self.tables[name].values())
+            if server != own:
+                found.append(f"{name}: server only {set(server) - set(own)}, runnel only {set(own) - set(server)}")
+        return found
+
+
+@pytest.mark.parametrize("point", ["epoch:captured", "publish:after-commit", "epoch:before-release"])
+def test_a_killed_run_loses_nothing_and_doubles_nothing(shop: Shop, point: str) -> None:
+    shop.cql(ORDERS, "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)")
+    shop.configure(tables=["orders"])
+    (shop.folder / "views").mkdir()
+    (shop.folder / "views" / "takings.sql").write_text(TAKINGS)
+    for amount in (2, 3):  # once in the snapshot, once in the log
+        shop.wait_for_log()
+        command = [sys.executable, "-c", "from runnel.cli import main; main()", "--project", str(shop.folder)]
+        environment = os.environ | {KILL_AT: point, "RUNNEL_ENGINE": "duckdb"}
+        done = subprocess.run([*command, "run", "--once"], env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == -signal.SIGKILL, done.stderr
+        shop.cql(f"UPDATE KS.orders SET amount = {amount} WHERE id = 1", f"DELETE FROM KS.orders WHERE id = {amount}")
+        caught_up(shop)
+        assert rows_of(shop, "takings") == [{"region": "north", "total": amount, "n": 1}]
+        shop.cql(f"INSERT INTO KS.orders (id, region, amount) VALUES ({amount + 1}, 'east', 1)")
+        shop.cql("UPDATE KS.orders SET amount = 50 WHERE id = 1")
+
+
+def test_state_and_settings_can_be_looked_at_while_a_run_is_going_on(shop: Shop) -> None:
+    shop.cql(ORDERS, "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)")
+    shop.configure(tables=["orders"])
+    caught_up(shop)
+    source = open_source(config.load(shop.folder).sources[0], shop.folder)
+    with opened(shop) as project:
+        position = project.status().sources[0].position
+        list(source.read(dict(position), dict(position)))  # holds the cells
+        assert project.status().sources[0].error is None
+    source.close()
+    assert "no problems" in shop.run("check")
+
+
+def test_only_the_log_with_a_snapshot_keeps_views(shop: Shop) -> None:
+    shop.cql(ORDERS)
+    for settings, code in (({"capture": "scan"}, "CAPTURE"), ({"start": "latest"}, "START")):
+        shop.configure(tables=["orders"], **settings)
+        assert f"RUNNEL-CASSANDRA-{code}" in shop.run("check", exit_code=1)
