@@ -141,7 +141,7 @@ def damaged_case(folder: Path, generator: random.Random) -> str:
     sections = [[body(made.update()) for _ in range(generator.randrange(5))] for _ in range(generator.randrange(1, 4))]
     path = write_segment(folder, sections, compression=generator.choice(KINDS))
     truth, nothing = outcome(path)
-    assert nothing is None
+    assert nothing is None, nothing
     data = bytearray(path.read_bytes())
     for _ in range(generator.choice([1, 1, 2, 8])):
         at = generator.randrange(len(data))

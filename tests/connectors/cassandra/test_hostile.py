@@ -119,6 +119,18 @@ def test_a_section_that_is_no_compressed_data_is_refused(compression: str, data:
         found(data, 10)
 
 
+def test_a_block_that_begins_like_a_length_is_a_block_all_the_same() -> None:
+    """Some packages take these first four bytes for a length of their own, and give five bytes less."""
+    block = bytes.fromhex(
+        "aa00000069152a06e001000100f53f01049d904f7d10fffffadfb552258001f0124e4781090601610162016301640166016701240005fe06379d"
+        "a05b5ffff017b11e7d084218c5af11150e040e000008a4511102cc375ab5089e4371f42800ee63019a61a9080000002b8df8265c750053"
+        "2217ca12147500207ffb7500b0800000000000014e3751cc"
+    )
+    found = opener("LZ4Compressor")
+    assert found is not None
+    assert len(found((172).to_bytes(4, "little") + block, 172)) == 172
+
+
 def _wrong_marker(data: bytearray) -> None:
     data[24] ^= 1
 

@@ -192,6 +192,29 @@ def test_the_rows_of_a_servers_own_view_are_rebuilt_too() -> None:
         assert follower.differences() == {}
 
 
+def test_counters_that_are_deleted_and_counted_up_again_are_as_the_server_has_them() -> None:
+    deletes = [
+        "DELETE FROM w.counters WHERE p = {p} AND c = 1",
+        "DELETE hits FROM w.counters WHERE p = {p} AND c = 1",
+        "DELETE FROM w.counters WHERE p = {p}",
+        "DELETE FROM w.counters WHERE p = {p} AND c > 0",
+        "DELETE total FROM w.counters WHERE p = {p}",
+    ]
+    with cassandra(NodeOptions(), HOST) as node, connected(node) as session:
+        follower = Follower(node, session)
+        for definition in definitions():
+            session.execute(definition)
+        for p, delete in enumerate(deletes):
+            counted = [
+                f"UPDATE w.counters SET hits = hits + 5, misses = misses - 1 WHERE p = {p} AND c = 1",
+                f"UPDATE w.counters SET total = total + 2 WHERE p = {p}",
+            ]
+            for statement in [*counted * 2, delete.format(p=p), *counted]:
+                session.execute(statement)
+                follower.catch_up()
+                assert follower.differences() == {}
+
+
 def test_after_a_crash_the_log_gives_what_the_server_kept() -> None:
     with cassandra(NodeOptions(sync_period="1000ms"), HOST) as node:
         with connected(node) as session:

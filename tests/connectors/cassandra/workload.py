@@ -254,7 +254,7 @@ def frozen(w: Workload) -> str:
 def counters(w: Workload) -> str:
     p, c = w.key(), w.key() % 3
     if w.random.random() < 0.02:
-        # A counter that was deleted may not be used again: these keys are never counted up afterwards.
+        # What a counter is that is used again after its deletion depends on when the server compacts: another test.
         return f"DELETE FROM w.counters WHERE p = {100 + p}"
     if w.random.random() < 0.3:
         return f"UPDATE w.counters SET total = total + {w.key()} WHERE p = {p}"

@@ -23,7 +23,13 @@ def lz4(data: bytes, length: int) -> bytes:
     if len(data) < 4 or int.from_bytes(data[:4], "little") != length:
         raise ValueError("the two lengths of a section differ")
     _possible(data, length, 255)
-    return _into(_codecs().lz4.decompress_block_into, data[4:], length) if length else b""
+    if length == 0:
+        return b""
+    blocks = _package("lz4.block")
+    try:
+        return _exactly(blocks.decompress(data[4:], uncompressed_size=length), length)
+    except blocks.LZ4BlockError as error:
+        raise ValueError(str(error)) from error
 
 
 def _snappy(data: bytes, length: int) -> bytes:
@@ -31,7 +37,7 @@ def _snappy(data: bytes, length: int) -> bytes:
     if said != length:
         raise ValueError("the two lengths of a section differ")
     _possible(data, length, 64)
-    return _into(_codecs().snappy.decompress_raw_into, data, length)
+    return _into(_package("cramjam").snappy.decompress_raw_into, data, length)
 
 
 def _snappy_head(data: bytes) -> int:
@@ -43,7 +49,7 @@ def _snappy_head(data: bytes) -> int:
 
 
 def _zstd(data: bytes, length: int) -> bytes:
-    return _into(_codecs().zstd.decompress_into, data, length) if length else b""
+    return _into(_package("cramjam").zstd.decompress_into, data, length) if length else b""
 
 
 def _deflate(data: bytes, length: int) -> bytes:
@@ -83,13 +89,13 @@ def _exactly(found: bytes, length: int) -> bytes:
     return found
 
 
-def _codecs() -> Any:
+def _package(name: str) -> Any:
     try:
-        return import_module("cramjam")
+        return import_module(name)
     except ImportError as error:
         raise UsageError(
             "RUNNEL-CASSANDRA-PACKAGE",
-            "compressed commit logs need the package cramjam",
+            f"commit logs that are compressed this way need the package {name.partition('.')[0]}",
             hint="pip install 'runnel[cassandra]'",
         ) from error
 
