@@ -94,7 +94,7 @@ class Shop:
 def wait_for_mark(node: CassandraNode, keyspace: str, number: int) -> None:
     """Read the log until the mark is in it; the server writes it down every few milliseconds."""
     with Client(Settings("wait", keyspace, (node.host,), node.port)) as client:
-        definitions = client.definitions()
+        definitions = client.all_definitions()
     folder = LogFolder(node.cdc_raw)
     start = Position(0, 0)
     for _ in range(MOST_LOOKS):

@@ -19,7 +19,7 @@ from runnel.connectors.cassandra.deltas import Operation
 from runnel.connectors.cassandra.scan import Overlap
 from runnel.connectors.cassandra.snapshot import Cell, Wanted, read_table
 from runnel.connectors.cassandra.technique import NetEffect, Position, Writer, clock
-from runnel.connectors.cassandra.twins import captured_columns, remove_twin, set_twin, twin_of
+from runnel.connectors.cassandra.twins import PREFIX, captured_columns, remove_twin, set_twin, twin_of
 from runnel.errors import UsageError
 
 if TYPE_CHECKING:
@@ -120,6 +120,7 @@ def check_twins(tables: Iterable[TableSchema], source: str) -> None:
 
 
 def _read(client: Client, tables: list[TableSchema], cycle: Cycle, *, by_value: bool) -> Iterator[Delta]:
+    """Read columns with their twins; what is to be done about twins is noted for `settle`."""
     overlap = Overlap(cycle, client.settings.overlap)
     with (cycle.kept / UPKEEP).open("w", encoding="utf-8") as upkeep:
         for table in tables:
@@ -128,23 +129,36 @@ def _read(client: Client, tables: list[TableSchema], cycle: Cycle, *, by_value: 
             twins = tuple(table.by_name[twin_of(column.name)] for column in columns)
             for row in read_table(client, table, Wanted((*columns, *twins), ttls=True)):
                 cells = {cell.column: cell for cell in row.cells}
-                for column in columns:
-                    cell, twin = cells.get(column.name), cells.get(twin_of(column.name))
-                    if cell is None:
-                        if twin is not None:
-                            upkeep.write(_line(table, row, column.name, None, twin.time or 0, None))
-                        continue
-                    operation = _decided(cell, twin, overlap, by_value=by_value)
-                    if twin is None or (by_value and operation is not None):
-                        time = min(cell.time or 0, overlap.upto)
-                        value = cell.value if by_value else _LONG.pack(cell.time or 0)
-                        upkeep.write(_line(table, row, column.name, value, time, cell.ttl))
-                    if operation is not None:
+                for name in [column.name for column in columns]:
+                    cell, twin = cells.get(name), cells.get(twin_of(name))
+                    operation = None if cell is None else _decided(cell, twin, overlap, by_value=by_value)
+                    upkeep.write(_care(table, row, cell, twin, operation, overlap.upto, by_value=by_value))
+                    if cell is not None and operation is not None:
                         delta = writer.delta(operation, row.key, row.clustering, cell)
                         if by_value and operation is Operation.UPD and twin is not None:
-                            delta = replace(delta, previous=writer.value(column.name, twin.value))
+                            delta = replace(delta, previous=writer.value(name, twin.value))
                         yield from overlap.new(delta)
     overlap.close()
+
+
+def _care(
+    table: TableSchema,
+    row: SnapshotRow,
+    cell: Cell | None,
+    twin: Cell | None,
+    operation: Operation | None,
+    upto: int,
+    *,
+    by_value: bool,
+) -> str:
+    """Say what is to be done about a twin, as a line; "" where it is as it should be."""
+    if cell is None:
+        name = "" if twin is None else twin.column.removeprefix(PREFIX)
+        return "" if twin is None else _line(table, row, name, None, twin.time or 0, None)
+    if twin is None or (by_value and operation is not None):
+        value = cell.value if by_value else _LONG.pack(cell.time or 0)
+        return _line(table, row, cell.column, value, min(cell.time or 0, upto), cell.ttl)
+    return ""
 
 
 def _decided(cell: Cell, twin: Cell | None, overlap: Overlap, *, by_value: bool) -> Operation | None:

@@ -32,6 +32,7 @@ from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 from cassandra.query import BoundStatement, SimpleStatement, tuple_factory
 
+from runnel.connectors.cassandra.commitlog.system_tables import SYSTEM_KEYSPACES
 from runnel.connectors.cassandra.schema import SchemaRows, TableSchema, build_tables
 from runnel.connectors.cassandra.types import quoted
 from runnel.errors import RunnelError, Terminal, Unreachable, UsageError, nearest
@@ -179,18 +180,27 @@ class Client:
 
     def definitions(self) -> SchemaRows:
         """Give what the server says of the keyspace; raise `RUNNEL-CASSANDRA-KEYSPACE` where there is none of that name."""
-        keyspace = self.settings.keyspace.encode()
-        names = [row["keyspace_name"] for row in self.records("SELECT keyspace_name FROM system_schema.keyspaces")]
+        names = self._keyspaces()
         if self.settings.keyspace not in names:
             raise Terminal(
                 "RUNNEL-CASSANDRA-KEYSPACE",
                 f"sources.{self.settings.name}: there is no keyspace {self.settings.keyspace!r}",
                 hint=nearest(self.settings.keyspace, names),
             )
-        found: dict[str, list[Mapping[str, Any]]] = {
-            name: [*self.records(f"SELECT * FROM system_schema.{name} WHERE keyspace_name = ?", [keyspace])]
-            for name in ("tables", "columns", "dropped_columns", "types")
-        }
+        return self._described([self.settings.keyspace])
+
+    def all_definitions(self) -> SchemaRows:
+        """Give what the server says of all users' keyspaces: a log holds the writes of all of them."""
+        return self._described([name for name in self._keyspaces() if name not in SYSTEM_KEYSPACES])
+
+    def _keyspaces(self) -> list[str]:
+        return [row["keyspace_name"] for row in self.records("SELECT keyspace_name FROM system_schema.keyspaces")]
+
+    def _described(self, keyspaces: list[str]) -> SchemaRows:
+        found: dict[str, list[Mapping[str, Any]]] = {}
+        for table in ("tables", "columns", "dropped_columns", "types"):
+            cql = f"SELECT * FROM system_schema.{table} WHERE keyspace_name = ?"
+            found[table] = [row for name in keyspaces for row in self.records(cql, [name.encode()])]
         return SchemaRows(found["tables"], found["columns"], found["dropped_columns"], found["types"])
 
     def chosen_tables(self) -> list[TableSchema]:

@@ -51,7 +51,7 @@ def open_live(settings: Settings, client: Client) -> list[NodeLog]:
         )
     _check_enough(settings, client, len(folders))
     wanted = [(table.keyspace, table.name) for table in tables]
-    definitions = client.definitions()
+    definitions = client.all_definitions()
     return [
         NodeLog(str(folder), LogFolder(folder), LogReader(Catalog(definitions, wanted=wanted))) for folder in folders
     ]

@@ -91,7 +91,8 @@ class Tracking:
     def _tracked(self, table: TableSchema, key: bytes, pages: list[Page]) -> _Partition:
         parts = table.key_parts(key)
         partition = _Partition(table, parts)
-        for row in read_partition(self._client, self._old[table.name], Wanted(captured_columns(table)), parts):
+        old = self._old[table.name]
+        for row in read_partition(self._client, old, Wanted(captured_columns(old)), parts):
             for cell in row.cells:
                 partition.groups[row.clustering, cell.column] = _Groups(old=cell)
         now: dict[Place, Cell] = {}
