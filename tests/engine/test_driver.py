@@ -111,3 +111,29 @@ def test_products_have_all_the_digits_spark_gives_them(driver: Driver) -> None:
     found = driver.rows(small, (Column("v", types.decimal(33, 4)),))
     assert found is not None
     assert found.column("v").to_pylist() == [Decimal("-99999999999989800000000000.0101")]
+
+
+def test_decimals_of_other_scales_are_never_rounded(driver: Driver) -> None:
+    columns = (
+        Column("p", types.decimal(10, 2)),
+        Column("q", types.decimal(12, 6)),
+        Column("c", types.parse("boolean")),
+    )
+    values = [[Decimal("12345678.91"), Decimal("1.00")], [Decimal("0.500000"), Decimal("0.123456")], [True, False]]
+    arrays = [pa.array(v, types.to_arrow(c.type)) for v, c in zip(values, columns, strict=True)]
+    rows = Rows(pa.table(arrays, names=[c.name for c in columns]), columns)
+    small = driver.small("SELECT `p` * `p` AS `z`, CASE WHEN `c` THEN `p` ELSE `q` END AS `r` FROM `d`", {"d": rows})
+    assert small is not None
+    found = driver.rows(small, (Column("z", types.decimal(21, 4)), Column("r", types.decimal(14, 6))))
+    assert found is None or found.column("r").to_pylist()[1] == Decimal("0.123456")
+
+
+def test_keys_that_do_not_fit_a_narrower_column_are_left_to_spark(
+    driver: Driver, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lookup, "SMALL_FILE", 0)
+    narrow = Relation("n", Kind.TABLE, (Column("id", types.parse("int")), Column("v", types.BIGINT)), ("id",))
+    table = pa.table({"id": pa.array(range(60_000), pa.int32()), "v": range(60_000), "_weight": [1] * 60_000})
+    source = stored(narrow, [files.write(narrow, str(tmp_path), table)])
+    assert driver.small(JOIN, {"d": change(2**40), "events__old": source}) is None
+    assert driver.small(JOIN, {"d": change(7), "events__old": source}) is not None

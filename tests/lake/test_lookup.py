@@ -129,3 +129,12 @@ def test_any_look_up_equals_a_scan(lake: Lake, seed: int) -> None:
         weight = values.pop("_weight")
         found[repr(values)] = weight
     assert found == {text: weight for text, weight in expected.items() if weight}
+
+
+def test_a_text_column_of_nothing_but_null_is_looked_up(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lookup, "SMALL_FILE", 0)
+    file = lake.write(ORDERS, signed(ORDERS, *((i, None, 1, 1) for i in range(10))))
+    lookup.forget()
+    name = ORDERS.columns[1].name
+    assert lake.lookup(ORDERS, [file], pa.table({name: ["x"]})).num_rows == 0
+    assert lake.lookup(ORDERS, [file], pa.table({name: pa.array([None], pa.string())})).num_rows == 10

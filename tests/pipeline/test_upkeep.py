@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -73,3 +73,21 @@ def test_a_closed_keeper_does_no_more(project: Project) -> None:
     project.runtime.keeper.close()
     fill(project, FAN_IN + 2)
     assert files(project) == FAN_IN + 2
+
+
+def test_one_failure_does_not_end_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing, original = [OSError("once")], upkeep.compact
+
+    def compact(*args: Any, **options: Any) -> Any:
+        if failing:
+            raise failing.pop()
+        return original(*args, **options)
+
+    monkeypatch.setattr(upkeep, "compact", compact)
+    fill(project, 1)
+    assert until(lambda: not failing)
+    fill_from = FAN_IN + 1
+    for n in range(1, fill_from):
+        with project.transaction() as tx:
+            tx.insert("t", [{"id": n, "v": n}])
+    assert until(lambda: files(project) < fill_from)

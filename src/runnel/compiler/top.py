@@ -117,12 +117,13 @@ class _Writer:
         """Write the changed rows that may lie at or before the last kept row of their group, by the first column of the order.
 
         The kept rows are not added up for that: one that has gone may make a row look near, which costs a little and changes
-        nothing.
+        nothing. Only a group of which nothing is left must not have a bound: whatever comes back to it matters.
         """
         columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
         first = quoted(self.first.column)
         last = "min" if self.first.descending else "max"
-        bound = f"max(o.{_ALL}) AS `_open`, {last}(o.{first}) AS `_last`, max(o.{first} IS NULL) AS `_null`"
+        there = f"CASE WHEN sum(o.{_W}) > 0 THEN max(o.{_ALL}) END"
+        bound = f"{there} AS `_open`, {last}(o.{first}) AS `_last`, max(o.{first} IS NULL) AS `_null`"
         keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
         shown = "".join(f"o.{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
         changed = touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")

@@ -80,6 +80,8 @@ class _Query:
                 left, right = self.shown(query.left), self.shown(query.right)
                 if len(left) != len(right):
                     raise _Uncommon
+                for _, type_ in (*left, *right) if query.args.get("distinct") else ():
+                    _comparable(type_)
                 return tuple((name, _unified(one, other)) for (name, one), (_, other) in zip(left, right, strict=True))
             case exp.Select():
                 return self._select(query)
@@ -156,7 +158,8 @@ def _exploded(lateral: exp.Expr, before: list[tuple[str, Shape]]) -> tuple[str, 
     row = _Row(before)
     if {row.type(one).name for one in numbers} != {"bigint"}:
         raise _Uncommon
-    if isinstance(inner, exp.Anonymous) and len(numbers) != 2:
+    # From a number to a smaller one, Spark counts down and DuckDB not at all; a program's own never does that.
+    if isinstance(inner, exp.Anonymous) and (len(numbers) != 2 or alias.name != "_copies"):
         raise _Uncommon
     return alias.name.lower(), ((alias.columns[0].name, BIGINT),)
 
@@ -340,10 +343,14 @@ def _multiplied(row: _Row, node: exp.Expr) -> Type:
 
 
 def _operand(node: exp.Expr, type_: Type) -> Decimal:
-    """Give the decimal that an operand beside a decimal counts as: a whole number in the text is as wide as its digits."""
+    """Give the decimal that an operand beside a decimal counts as.
+
+    Spark takes a whole number in the text to be as wide as its digits, DuckDB for a full integer: the wider one is assumed,
+    so that no value of another scale can meet it where there is no room left for its digits.
+    """
     literal = node.unnest()
     if isinstance(literal, exp.Literal) and type_.name in DIGITS:
-        return types.decimal(len(str(literal.this)), 0)
+        return types.decimal(max(DIGITS["int"], len(str(literal.this))), 0)
     return _decimal(type_)
 
 
@@ -372,8 +379,7 @@ def _summed(row: _Row, node: exp.Expr) -> Type:
     found = row.type(_distinct(node.this))
     if found.name in DIGITS:
         return BIGINT
-    whole = _decimal(found)
-    return types.decimal(min(WIDEST, whole.precision + 10), whole.scale)
+    return types.decimal(WIDEST, _decimal(found).scale)  # as DuckDB has it, which is wider than Spark's
 
 
 def _counted(row: _Row, node: exp.Expr) -> Type:

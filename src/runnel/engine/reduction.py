@@ -52,6 +52,10 @@ def plan(sql: str, derived: Derivations, large: frozenset[str]) -> Reduced | Non
     `derived` are inputs defined by SQL over others; they are written into the text.
     """
     tree = _inlined(sqlglot.parse_one(sql, dialect=DIALECT), dict(derived))
+    if any(table.args.get("joins") for table in tree.find_all(exp.Table)) or any(
+        join.args.get("using") for join in tree.find_all(exp.Join)
+    ):
+        return None
     work = _Work(tree)
     work.open = [table for table in work.tables() if table.name in large]
     for number, table in enumerate(work.open):
@@ -134,7 +138,7 @@ class _Work:
             for name, other in dict.fromkeys((tie.source, tie.other) for tie in ties):
                 if name not in sources or other not in sources or self._large(sources[other]):
                     continue
-                pairs = {tie.column: tie.key for tie in ties if (tie.source, tie.other) == (name, other)}
+                pairs = {tie.column.lower(): tie.key for tie in ties if (tie.source, tie.other) == (name, other)}
                 if self._large(sources[name]) and self._close(sources[name], sources[other], pairs):
                     return True
         return False
@@ -189,7 +193,7 @@ class _Work:
 
     def _reached(self, source: exp.Expr, names: tuple[str, ...]) -> Iterator[tuple[exp.Table, dict[str, str]]]:
         """Give the readings whose own columns are what a source shows under these names, with those columns."""
-        if _listed(source):
+        if _listed(source) or source.args.get("joins"):
             return
         if isinstance(source, exp.Table):
             shared = self.shared.get(source.name.lower())
@@ -198,8 +202,7 @@ class _Work:
             elif self.uses[source.name.lower()] == 1:
                 yield from self._reached(shared.this, names)
         elif isinstance(source, exp.Subquery):
-            if not source.args.get("joins"):
-                yield from self._reached(source.this, names)
+            yield from self._reached(source.this, names)
         elif isinstance(source, exp.Union) and not any(
             source.args.get(part) for part in ("limit", "offset", "by_name")
         ):
@@ -220,7 +223,8 @@ class _Work:
             column = _plain(select, name)
             if column is None or not _separable(select, column):
                 continue
-            at = column.table.lower() or (next(iter(sources)) if len(sources) == 1 else "")
+            only = len(sources) == 1 and not select.args.get("laterals")
+            at = column.table.lower() or (next(iter(sources)) if only else "")
             if at in sources and not _padded(select, at):
                 per_source.setdefault(at, {})[name] = column.name
         for at, inner in per_source.items():
@@ -240,7 +244,7 @@ def _shown(query: exp.Expr) -> list[str]:
     """Give the names of a query's columns, lower case; '' where it has none."""
     while isinstance(query, (exp.Subquery, exp.Union)):
         query = query.this if isinstance(query, exp.Subquery) else query.left
-    if not isinstance(query, exp.Select) or any(isinstance(one, exp.Star) for one in query.expressions):
+    if not isinstance(query, exp.Select) or any(one.is_star for one in query.expressions):
         return []
     return [one.alias_or_name.lower() for one in query.expressions]
 

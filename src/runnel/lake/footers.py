@@ -81,7 +81,8 @@ def ranges(relation: Relation, found: Footer, column: str) -> Ranges | None:
     if column not in found.ranges:
         type_ = next(c.type for c in relation.columns if c.name == column)
         at = found.places.get(column)
-        found.ranges[column] = _ranges(found.metadata, at) if at is not None and ordered(type_) else None
+        known = at is not None and ordered(type_)
+        found.ranges[column] = _ranges(found.metadata, at, text=type_.name == "string") if known else None
     return found.ranges[column]
 
 
@@ -90,7 +91,7 @@ def ordered(type_: types.Type) -> bool:
     return type_.name in (*types.INTEGERS, "date", "timestamp", "timestamp_ntz", "decimal", "string")
 
 
-def _ranges(metadata: pq.FileMetaData, at: int) -> Ranges:
+def _ranges(metadata: pq.FileMetaData, at: int | None, *, text: bool) -> Ranges:
     lows: list[Any] = []
     highs: list[Any] = []
     unknown, nulls = [], []
@@ -105,13 +106,12 @@ def _ranges(metadata: pq.FileMetaData, at: int) -> Ranges:
         unknown.append((low is None or high is None) and not empty)
         lows.append(low)
         highs.append(high)
-    return Ranges(*_numbers(lows, highs), np.array(unknown, dtype=bool), np.array(nulls, dtype=bool))
+    return Ranges(*_numbers(lows, highs, text=text), np.array(unknown, dtype=bool), np.array(nulls, dtype=bool))
 
 
-def _numbers(lows: list[Any], highs: list[Any]) -> tuple[np.ndarray, np.ndarray]:
-    sample = next((value for value in lows if value is not None), 0)
+def _numbers(lows: list[Any], highs: list[Any], *, text: bool) -> tuple[np.ndarray, np.ndarray]:
     # A range that is not known is an empty one; `open` says what it means.
-    least, most = ("\U0010ffff", "") if isinstance(sample, str) else (1, 0)
+    least, most = ("\U0010ffff", "") if text else (1, 0)
     low = values([least if value is None else value for value in lows])
     high = values([most if value is None else value for value in highs])
     return low, high

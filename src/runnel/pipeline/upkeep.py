@@ -79,6 +79,8 @@ class Keeper:
                 after_epoch(self._runtime, self._done, rest=self._rest)
             except RunnelError as error:
                 log.warning("upkeep after epoch %s was put off: %s", self._done, error)
+            except Exception:  # the thread has to live: without upkeep files would pile up
+                log.exception("upkeep after epoch %s was put off", self._done)
 
     def _rest(self) -> bool:
         """Let epochs go first; say whether to go on."""

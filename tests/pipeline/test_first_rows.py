@@ -1,0 +1,33 @@
+"""The first rows of groups that vanish and come back: whatever comes back to an empty group is its first row."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+import runnel
+from runnel.engine.duckdb import DuckDbEngine
+
+VIEWS = {
+    "ends": "SELECT g, min(x) AS low, max(x) AS high FROM t GROUP BY g",
+    "end": "SELECT max(x) AS high FROM t",
+    "places": "SELECT g, id, x FROM (SELECT *, row_number() OVER (PARTITION BY g ORDER BY x, id) AS r FROM t) WHERE r <= 3",
+    "tops": "SELECT id, x FROM t ORDER BY x LIMIT 3",
+}
+
+
+@pytest.mark.parametrize("size", [5, 60, 200])
+def test_a_group_that_vanished_comes_back(size: int) -> None:
+    with runnel.memory(engine=DuckDbEngine(threads=1)) as project:
+        project.create_table("t", "id BIGINT, g INT, x INT", key=["id"])
+        for name, sql in VIEWS.items():
+            project.create_view(name, sql)
+        columns = {"id": pa.array(range(size), pa.int64())}
+        columns |= {"g": pa.array([1] * size, pa.int32()), "x": pa.array(range(size), pa.int32())}
+        with project.transaction() as tx:
+            tx.insert("t", pa.table(columns))
+        project.sql("DELETE FROM t WHERE g = 1")
+        assert all(project.verify(name).ok for name in VIEWS)
+        project.sql("INSERT INTO t VALUES (5000, 1, 100), (5001, 1, 150), (5002, 2, 7)")
+        assert [name for name in VIEWS if not project.verify(name).ok] == []
+        assert project.view("end").to_arrow().to_pylist() == [{"high": 150}]
