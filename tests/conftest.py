@@ -18,6 +18,7 @@ settings.register_profile("runnel", deadline=None, print_blob=True)
 settings.load_profile("runnel")
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep the tests of one server (or of Spark) on one worker, so that it is started once."""
     for item in items:

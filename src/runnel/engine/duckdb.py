@@ -6,6 +6,8 @@ what the caller asked for. Each call works on a cursor of its own, so that threa
 
 from __future__ import annotations
 
+import ctypes
+import sys
 import threading
 import uuid
 from pathlib import Path
@@ -59,6 +61,17 @@ MANY_INPUTS = 6
 COPIED_AT_MOST = 1_000_000
 
 
+def _return_large_buffers() -> None:
+    """Have the C library give large buffers back to the system as soon as they are freed.
+
+    By default it learns to keep them, DuckDB's leave holes, and the address space grows with every query: until the system
+    refuses to start another process from such a large one. Other C libraries do not do that.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None) if sys.platform == "linux" else None
+    if mallopt is not None:
+        mallopt(-3, 1 << 20)  # M_MMAP_THRESHOLD
+
+
 class DuckDbEngine:
     """Runs programs in this process. `memory_limit` is DuckDB's, such as "1GB"."""
 
@@ -66,6 +79,7 @@ class DuckDbEngine:
 
     def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
         """Start an in-memory database."""
+        _return_large_buffers()
         self._connection = duckdb.connect()
         self.functions: dict[str, UserFunction] = {}
         self.counted = Counted()
