@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+import threading
+import time
 from typing import TYPE_CHECKING
 
 import pytest
@@ -54,10 +56,22 @@ def test_a_wrong_technique_or_source_is_told_with_exit_code_2(shop: Shop) -> Non
     )
 
 
+def _once_known(login: Settings) -> Client:
+    """Log in as the role that a new server makes for itself some seconds after it has started."""
+    deadline = time.monotonic() + 90
+    while True:
+        try:
+            return Client(login)
+        except UsageError:
+            if time.monotonic() > deadline:
+                raise
+            threading.Event().wait(0.5)
+
+
 def test_logins_and_permissions_are_told_apart() -> None:
     with cassandra(NodeOptions(settings=GUARDED)) as node:
         login = Settings("shop", "system", (node.host,), node.port, user="cassandra", password=Secret("cassandra"))
-        with Client(login) as client:
+        with _once_known(login) as client:
             client.execute("CREATE KEYSPACE k WITH replication = {'class': 'SimpleStrategy', 'replication_factor': 1}")
             client.execute("CREATE TABLE k.t (id int PRIMARY KEY, v int)")
             client.execute("CREATE ROLE reader WITH PASSWORD = 'secret' AND LOGIN = true")
