@@ -6,6 +6,7 @@ It works with any engine: state is Arrow tables, epochs are lists of signed rows
 from __future__ import annotations
 
 import math
+import zlib
 from collections import defaultdict
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -13,7 +14,16 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.compiler import bind, compile_view, part_sql, program_from_json, program_to_json, rows_delta_sql, rows_sql
+from runnel.compiler import (
+    bind,
+    compile_view,
+    part_sql,
+    program_from_json,
+    program_to_json,
+    rows_delta_sql,
+    rows_sql,
+    top,
+)
 from runnel.engine.base import Derived, Rows
 from runnel.errors import Terminal
 from runnel.model import types
@@ -51,7 +61,19 @@ def check_case(engine: Engine, seed: int) -> int:
 
 
 def play_case(engine: Engine, case: Case, label: str, mode: str = "auto") -> Outcome:
-    """Maintain a case batch by batch and again in one merged batch, comparing every view each time."""
+    """Maintain a case batch by batch and again in one merged batch, comparing every view each time.
+
+    Tables are small, so in most cases few first rows are kept to spare: groups then outgrow them, and run out of them.
+    """
+    usual = top.SPARE
+    top.SPARE = (1, 3, usual)[zlib.crc32(label.encode()) % 3]
+    try:
+        return _play(engine, case, label, mode)
+    finally:
+        top.SPARE = usual
+
+
+def _play(engine: Engine, case: Case, label: str, mode: str) -> Outcome:
     stepwise = Maintained(engine, case.tables)
     stepwise.apply(case.start)
     merged = Maintained(engine, case.tables, share=True)
