@@ -12,6 +12,8 @@ import pytest
 import runnel
 from runnel.engine.spark import SparkEngine
 from runnel.errors import RunnelError
+from runnel.model import types
+from runnel.model.relation import Column
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -107,3 +109,12 @@ def test_a_wrong_query_is_one_sentence(project: Project) -> None:
         project.create_view("bad", "SELECT amont FROM orders")
     with pytest.raises(RunnelError):
         project.query("SELECT nothing_like_it(id) FROM orders").to_arrow()
+
+
+def test_a_project_that_closes_leaves_the_session_to_others(spark_engine: SparkEngine) -> None:
+    table = {"t": (Column("a", types.BIGINT),)}
+    spark_engine.analyse("SELECT a FROM `t`", table)
+    with runnel.memory() as other:
+        other.create_table("t", "a BIGINT")
+        other.create_view("v", "SELECT count(*) AS n FROM t")
+    assert spark_engine.analyse("SELECT a FROM `t`", table) == table["t"]

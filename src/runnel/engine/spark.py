@@ -130,6 +130,7 @@ class SparkEngine:
             builder = builder.config(key, value)
         try:
             spark: SparkSession = builder.getOrCreate()
+            _joined()
             if not self._remote and "spark.sql.shuffle.partitions" not in self._conf:
                 spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
         except Exception as error:
@@ -215,7 +216,7 @@ class SparkEngine:
     def close(self) -> None:
         """Stop the session if this engine started it."""
         with self._lock:
-            if self._session is not None and self._given is None:
+            if self._session is not None and self._given is None and _left():
                 self._session.stop()
             self._session = None
             self._registries = {}
@@ -249,6 +250,25 @@ class SparkEngine:
     def _sql_settings(self, main: SparkSession) -> dict[str, str]:
         keys = [key for key in {**TUNING, **self._conf} if key.startswith("spark.sql.") and main.conf.isModifiable(key)]
         return {key: str(main.conf.get(key)) for key in keys}
+
+
+_using = 0
+_using_lock = threading.Lock()
+
+
+def _joined() -> None:
+    """Count an engine of this process that uses the session: there is one for all of them."""
+    global _using
+    with _using_lock:
+        _using += 1
+
+
+def _left() -> bool:
+    """Count it out; say whether it was the last one, which puts out the light."""
+    global _using
+    with _using_lock:
+        _using -= 1
+        return _using == 0
 
 
 def _register(session: SparkSession, function: UserFunction) -> None:
