@@ -118,7 +118,8 @@ def remove_page(table: TableSchema) -> str:
 def time_bound(microseconds: int) -> bytes:
     """Give the last time UUID of a microsecond, in the server's order.
 
-    >>> uuid.UUID(bytes=time_bound(0))
+    >>> from uuid import UUID
+    >>> UUID(bytes=time_bound(0))
     UUID('13814009-1dd2-11b2-7f7f-7f7f7f7f7f7f')
     """
     ticks = max(0, microseconds * 10 + 9 + _GREGORIAN)

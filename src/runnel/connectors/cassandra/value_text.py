@@ -4,8 +4,8 @@ Text stands as it is, blobs as `0x...`, times in ISO 8601, collections, tuples a
 bytes is empty text.
 
 >>> from runnel.connectors.cassandra.types import parse
->>> to_text(parse("int"))(bytes.fromhex("00000059")), to_json(parse("text"), "say \\"hi\\"")
-('89', '"say \\\\"hi\\\\""')
+>>> to_text(parse("int"))(bytes.fromhex("00000059")), to_json(parse("text"), 'say "hi"')
+('89', '"say \\"hi\\""')
 """
 
 from __future__ import annotations
