@@ -137,3 +137,8 @@ def test_keys_that_do_not_fit_a_narrower_column_are_left_to_spark(
     source = stored(narrow, [files.write(narrow, str(tmp_path), table)])
     assert driver.small(JOIN, {"d": change(2**40), "events__old": source}) is None
     assert driver.small(JOIN, {"d": change(7), "events__old": source}) is not None
+
+
+def test_a_users_own_text_is_sparks_alone(driver: Driver) -> None:
+    inputs: dict[str, Input] = {"t__rows": change(1, 2)}
+    assert driver.small("SELECT `id`, row_number() OVER (ORDER BY `_weight`) AS `n` FROM `t__rows`", inputs) is None
