@@ -10,6 +10,7 @@ import logging
 import os
 import re
 import sys
+import tempfile
 import threading
 import uuid
 import warnings
@@ -48,7 +49,7 @@ SESSION = {
     "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
     "spark.driver.maxResultSize": "1g",
-    "spark.sql.warehouse.dir": "${java.io.tmpdir}/runnel-warehouse",
+    "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "runnel-warehouse"),
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }

@@ -28,7 +28,7 @@ from cassandra import (
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.concurrent import execute_concurrent
-from cassandra.policies import DCAwareRoundRobinPolicy, TokenAwarePolicy
+from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 from cassandra.query import BoundStatement, SimpleStatement, tuple_factory
 
@@ -71,6 +71,16 @@ class _RawHandler(_ProtocolHandler):  # type: ignore[misc]
     message_types_by_opcode = {**_ProtocolHandler.message_types_by_opcode, ResultMessage.opcode: _RawRows}  # noqa: RUF012
 
 
+class _SaysSo(RetryPolicy):  # type: ignore[misc]
+    """The driver's own policy, but too few replicas are told at once.
+
+    The driver would ask the next node, and where there is none it may forget why the first one refused.
+    """
+
+    def on_unavailable(self, *_: Any, **__: Any) -> tuple[int, None]:
+        return self.RETHROW, None
+
+
 class Client:
     """A connection to the cluster of one source."""
 
@@ -80,7 +90,7 @@ class Client:
         _quieten()
         level = ConsistencyLevel.name_to_value[settings.consistency]
         balancing = TokenAwarePolicy(DCAwareRoundRobinPolicy(settings.datacenter or ""))
-        profile = ExecutionProfile(balancing, consistency_level=level, request_timeout=settings.timeout)
+        profile = ExecutionProfile(balancing, _SaysSo(), consistency_level=level, request_timeout=settings.timeout)
         profile.row_factory = tuple_factory
         login = None
         if settings.user is not None:
