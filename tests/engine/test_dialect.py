@@ -80,6 +80,8 @@ QUERIES: list[tuple[str, list[tuple[object, ...]]]] = [
     ("SELECT pmod(-3, 2) AS p, isnull(NULL) AS q, isnotnull(1) AS r", [(1, True, True)]),
     ("SELECT trunc(DATE'2024-02-03', 'MM') AS p", [(datetime.date(2024, 2, 1),)]),
     ("SELECT k FROM t EXCEPT ALL SELECT k FROM t WHERE a = 1", [(1,), (2,), (2,)]),
+    ("SELECT count(DISTINCT datediff(DATE'2024-03-01', DATE'2024-02-28'), k) AS p FROM t", [(2,)]),
+    ("SELECT datediff(TIMESTAMP'2024-01-01 23:00:00', '2023-12-31') AS p", [(1,)]),
     ("SELECT xxhash64(a, s) = xxhash64(a, s) AS p FROM t WHERE a = 1", [(True,)]),
 ]
 

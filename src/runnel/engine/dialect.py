@@ -113,6 +113,9 @@ def _function(node: exp.Expr) -> exp.Expr:
         case exp.DateTrunc() | exp.TimestampTrunc():
             node.set("unit", exp.Literal.string(_UNITS.get(_unit(node), _unit(node))))
             return exp.cast(node.copy(), "date") if isinstance(node, exp.DateTrunc) else node
+        case exp.DateDiff() if _unit(node) in ("", "DAY"):
+            # Written here because sqlglot's own way spoils a node that it writes twice, as in a count of two columns.
+            return exp.paren(exp.Sub(this=node.this.copy(), expression=node.expression.copy()))
         case exp.ConcatWs():
             return _joined(node)
         case exp.MapContainsKey():
