@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,17 @@ def test_a_given_session_keeps_its_own_settings(spark_engine: SparkEngine) -> No
             tx.insert("t", users.createDataFrame([(1,), (2,)], "x int"))
         assert sorted(row["y"] for row in project.view("v").to_pylist()) == [2, 3]
     assert users.sql("SELECT 1 AS one").collect()[0]["one"] == 1
+
+
+def test_an_engine_gets_ready_beside_other_work_and_may_be_closed_meanwhile(spark_engine: SparkEngine) -> None:
+    for wait in (True, False):
+        engine = SparkEngine(spark_engine.session)
+        engine.warm()
+        while wait and not engine.ready:
+            time.sleep(0.01)
+        engine.close()
+        assert not engine.ready
+    assert spark_engine.session.sql("SELECT 1 AS one").collect()[0]["one"] == 1
 
 
 def test_a_row_that_breaks_a_view_stops_only_that_view(project: Project) -> None:

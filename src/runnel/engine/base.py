@@ -81,6 +81,10 @@ class Engine(Protocol):
     functions: dict[str, UserFunction]
     counted: Counted
 
+    def warm(self) -> None:
+        """Get ready beside other work, so that the first query that needs it need not wait as long."""
+        ...
+
     def register(self, function: UserFunction) -> None:
         """Let SQL call a user's function; one of the same name gives way to it."""
         ...

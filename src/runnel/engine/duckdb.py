@@ -91,6 +91,9 @@ class DuckDbEngine:
         if threads is not None:
             self._connection.execute(f"SET threads = {threads}")
 
+    def warm(self) -> None:
+        """Nothing to do: it is ready."""
+
     def register(self, function: UserFunction) -> None:
         """Let SQL call a user's function; one of the same name gives way to it."""
         if function.arguments is None:

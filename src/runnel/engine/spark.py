@@ -14,7 +14,7 @@ import tempfile
 import threading
 import uuid
 import warnings
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -107,6 +107,7 @@ class SparkEngine:
         self._registries: dict[bool, Registry] = {}
         self.functions: dict[str, UserFunction] = {}
         self._lock = threading.RLock()
+        self._closed = False
 
     @property
     def session(self) -> SparkSession:
@@ -115,6 +116,22 @@ class SparkEngine:
             if self._session is None:
                 self._session = self._isolated(self._given) if self._given else self._start()
             return self._session
+
+    def warm(self) -> None:
+        """Start the session in a thread: most epochs do not need it, and the first that does finds it ready."""
+        if not self.ready:
+            threading.Thread(target=self._warm, name="runnel-warm", daemon=True).start()
+
+    @property
+    def ready(self) -> bool:
+        """Whether the session is there."""
+        return self._session is not None
+
+    def _warm(self) -> None:
+        # Whoever needs Spark and does not get it is told then.
+        with self._lock, suppress(RunnelError), _spoken("SELECT 1"):
+            if not self._closed:
+                self._frame("SELECT 1", {}).collect()
 
     def _start(self) -> SparkSession:
         builder: Any = SparkSession.builder.appName("runnel")
@@ -217,6 +234,7 @@ class SparkEngine:
     def close(self) -> None:
         """Stop the session if this engine started it."""
         with self._lock:
+            self._closed = True
             if self._session is not None and self._given is None and _left():
                 self._session.stop()
             self._session = None

@@ -298,6 +298,8 @@ class Project:
         self._stop.clear()
         self._refuse_what_is_not_there_yet()
         self.sync()
+        if not once:
+            self.runtime.engine.warm()
 
         def deliver(taken: Taken) -> None:
             self._poll()
