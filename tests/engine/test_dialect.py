@@ -75,6 +75,14 @@ QUERIES: list[tuple[str, list[tuple[object, ...]]]] = [
     ("SELECT t.k, e.x FROM t, LATERAL explode(t.r) AS e(x) WHERE k = 2", [(2, 3)]),
     ("SELECT x FROM explode(array(1, 2)) AS e(x)", [(1,), (2,)]),
     ("SELECT concat_ws('-', sort_array(collect_list(s))) AS p FROM t", [("x-x-y",)]),
+    (
+        "SELECT concat_ws('-', p, q, 'z') AS t FROM (SELECT collect_list(s) AS p, 'b' AS q FROM t WHERE s = 'x' UNION ALL SELECT NULL, NULL)",
+        [("x-x-b-z",), ("z",)],
+    ),
+    (
+        "SELECT concat_ws('-', p) AS t FROM (SELECT collect_list(s) AS p FROM t WHERE s = 'x' UNION ALL SELECT NULL)",
+        [("x-x",), ("",)],
+    ),
     ("SELECT exists(r, x -> x > 1) AS p FROM t WHERE a = 1", [(True,)]),
     ("SELECT get(r, 0) AS p, get(r, 9) AS q FROM t WHERE a = 1", [(1, None)]),
     ("SELECT pmod(-3, 2) AS p, isnull(NULL) AS q, isnotnull(1) AS r", [(1, True, True)]),

@@ -160,7 +160,7 @@ ABOUT: dict[str, str] = {
     ),
     "window function": (
         "`OVER (PARTITION BY ...)`: ranks, offsets, running and framed aggregates; `QUALIFY`; "
-        "without `PARTITION BY` over the rows of an aggregate"
+        "without `PARTITION BY` over the rows of an aggregate, or where only small ranks are asked for (`rank <= 10`)"
     ),
     "limit": "`ORDER BY ... LIMIT n OFFSET m`, of the view or inside it",
     "except or intersect": "`EXCEPT`, `MINUS`, `INTERSECT`, each with `ALL`",

@@ -10,8 +10,9 @@ from sqlglot import exp
 from runnel.compiler import plan
 from runnel.compiler.emit import expression, quoted
 from runnel.compiler.functions import function_name
+from runnel.compiler.grouping import Grouped
 from runnel.compiler.partners import unique
-from runnel.compiler.plan import Feed, Input, Keyed, Order, Projection, Scan, Spj, Top
+from runnel.compiler.plan import Aggregate, Feed, Input, Keyed, Order, Projection, Scan, Spj, Top
 from runnel.compiler.support import NotLinear
 from runnel.model import types
 from runnel.model.relation import Kind
@@ -161,6 +162,8 @@ def bounds(conditions: list[exp.Expr]) -> dict[exp.Expr, int]:
 
 
 def _bound(condition: exp.Expr) -> tuple[exp.Expr, int] | None:
+    if isinstance(condition, exp.Between):
+        condition = exp.LTE(this=condition.this, expression=condition.args["high"])
     if not isinstance(condition, (exp.LT, exp.LTE, exp.EQ)):
         return None
     left, right = condition.this.unnest(), condition.expression.unnest()
@@ -195,9 +198,12 @@ def expand(
     values: dict[exp.Window, str] = {}
     for part in dict.fromkeys(_partition(w) for w in found):
         mine = [w for w in found if _partition(w) == part]
-        count = (few or {}).get(mine[0]) if len(mine) == 1 and _ranks(mine[0]) else None
-        if count is not None:
+        count = (few or {}).get(mine[0]) if len(mine) == 1 and _items(mine[0]) else None
+        name = function_name(mine[0].this)
+        if count is not None and (name in ("row_number", "rank") or (name == "dense_rank" and count == 1)):
             node = _first_rows(context, node, [keys[e] for e in part], mine[0], bare, count)
+        elif count is not None and name == "dense_rank" and not part:
+            node = _first_values(context, node, mine[0], bare, count)
         elif not part and not small:
             raise NotLinear("window over all rows", mine[0])
         named = {w: f"_w{len(values) + i}" for i, w in enumerate(mine, 1)}
@@ -217,10 +223,6 @@ def expand(
     return [e.copy().transform(change) for e in exprs]
 
 
-def _ranks(window: exp.Window) -> bool:
-    return function_name(window.this) in ("row_number", "rank") and bool(_items(window))
-
-
 def _first_rows(
     context: Lowering,
     node: Node,
@@ -230,17 +232,39 @@ def _first_rows(
     count: int,
 ) -> Node:
     """Keep only the first rows of each partition, which are all that small ranks need."""
+    source, order = _with_order(context, node, window, bare)
+    relation = context.top(Top(source, tuple(keys), order, count))
+    return Scan(relation, node.names)
+
+
+def _first_values(
+    context: Lowering, node: Node, window: exp.Window, bare: Mapping[tuple[str, str], exp.Expr], count: int
+) -> Node:
+    """Keep the first values of the order and give the rows that have them: all that small dense ranks need, however many."""
+    source, order = _with_order(context, node, window, bare)
+    by = tuple(o.column for o in order)
+    inner, rows, firsts = context.alias(), context.alias(), context.alias()
+    values = Spj((Input(inner, source),), (), tuple(Projection(n, plan.column(inner, n)) for n in by))
+    distinct = context.as_node(Grouped(Aggregate(values, by, ()), tuple((n, n) for n in by)))
+    relation = context.top(Top(distinct, (), order, count))
+    same = tuple(exp.NullSafeEQ(this=plan.column(rows, n), expression=plan.column(firsts, n)) for n in by)
+    shown = tuple(Projection(n, plan.column(rows, n)) for n in node.names)
+    return Spj((Input(rows, source), Input(firsts, Scan(relation, by))), same, shown)
+
+
+def _with_order(
+    context: Lowering, node: Node, window: exp.Window, bare: Mapping[tuple[str, str], exp.Expr]
+) -> tuple[Spj, tuple[Order, ...]]:
+    """Give a plan's rows with what a window orders them by as columns."""
     alias = context.alias()
     at = {("", n): plan.column(alias, n) for n in node.names}
     ordered = [plan.substitute(plan.substitute(o.this, bare), at) for o in _items(window)]
     shown = [Projection(n, plan.column(alias, n)) for n in node.names]
     shown += [Projection(f"_s{i}", e) for i, e in enumerate(ordered)]
-    source = Spj((Input(alias, node),), (), tuple(shown))
     order = tuple(
         Order(f"_s{i}", bool(o.args.get("desc")), bool(o.args.get("nulls_first"))) for i, o in enumerate(_items(window))
     )
-    relation = context.top(Top(source, tuple(keys), order, count))
-    return Scan(relation, node.names)
+    return Spj((Input(alias, node),), (), tuple(shown)), order
 
 
 def _outermost(expr: exp.Expr) -> list[exp.Window]:

@@ -146,11 +146,24 @@ def _double(argument: exp.Expr) -> exp.Expr:
 
 def _joined(node: exp.ConcatWs) -> exp.Expr:
     """Spark joins the elements of arrays too; DuckDB writes an array as one text."""
-    if not any(part.find(exp.ArrayAgg, exp.ArrayUniqueAgg, exp.Array) for part in node.expressions):
-        return node
     separator, *parts = node.expressions
-    texts = [exp.ArrayToString(this=part.copy(), expression=separator.copy()) for part in parts]
-    return texts[0] if len(texts) == 1 else exp.ConcatWs(expressions=[separator.copy(), *texts])
+    texts = [_text(part, separator) for part in parts]
+    joined = node.copy()
+    joined.set("expressions", [separator.copy(), *(text.copy() for text in texts)])
+    return joined
+
+
+def _text(part: exp.Expr, separator: exp.Expr) -> exp.Expr:
+    """Give one text of what is joined. What kind of value it has is not known here, but its JSON says."""
+    if part.find(exp.ArrayAgg, exp.ArrayUniqueAgg, exp.Array):
+        return exp.ArrayToString(this=part.copy(), expression=separator.copy())
+    if isinstance(part, exp.Literal):
+        return part
+    json = _call("to_json", part)
+    elements = _call("json_extract_string", json, exp.Literal.string("$[*]"))
+    joined = exp.ArrayToString(this=elements, expression=separator.copy())
+    is_array = exp.EQ(this=_call("json_type", json), expression=exp.Literal.string("ARRAY"))
+    return exp.Case(ifs=[exp.If(this=is_array, true=joined)], default=exp.cast(part.copy(), "string"))
 
 
 def _reselect(select: exp.Select) -> None:

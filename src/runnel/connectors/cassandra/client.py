@@ -81,6 +81,10 @@ class _SaysSo(RetryPolicy):  # type: ignore[misc]
         return self.RETHROW, None
 
 
+_DEFINING = 60.0
+"""Seconds that a definition may take: every node writes it to its disk, and a busy one takes long."""
+
+
 class Client:
     """A connection to the cluster of one source."""
 
@@ -135,7 +139,7 @@ class Client:
     def execute(self, cql: str) -> None:
         """Run a statement that gives no rows, such as a definition."""
         with self._told():
-            self._session.execute(SimpleStatement(cql))
+            self._session.execute(SimpleStatement(cql), timeout=max(_DEFINING, self.settings.timeout))
 
     def prepare(self, cql: str) -> Any:
         """Prepare a statement once."""
