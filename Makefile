@@ -57,6 +57,7 @@ bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000
 BENCH_dashboard-1m := dashboard --base 1000000
 BENCH_dashboard-10m := dashboard --base 10000000
 BENCH_dashboard-10m-100k := dashboard --base 10000000 --changes 100000
+BENCH_dashboard-10m-1m := dashboard --base 10000000 --changes 1000000 --warm 3
 BENCH_dashboard-10m-dimension := dashboard --base 10000000 --dimension 10
 BENCH_growth := growth --bases 1000000,10000000,100000000 --changes 1000
 BENCH_tpch := tpch --scale 1 --each
