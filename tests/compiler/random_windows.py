@@ -28,12 +28,14 @@ RANGES = (
 
 def windowed(m: Maker, write: Write, depth: int) -> Query:
     """Write windows over the rows of a source, with or without PARTITION BY."""
-    return _windowed(m, write, depth, parted=m.only != "window without partition" and m.chance(0.97))
+    return _windowed(m, write, depth, parted=m.chance(0.98))
 
 
 def global_window(m: Maker, write: Write, depth: int) -> Query:
-    """Write a window over all rows."""
-    return _windowed(m, write, depth, parted=False)
+    """Write a window over all groups or for the first rows of all, and now and then over all rows, which has to be full."""
+    if m.chance(0.2):
+        return _windowed(m, write, depth, parted=False)
+    return ranked_groups(m, write, depth, parted=False) if m.chance(0.5) else picked(m, write, depth, parted=False)
 
 
 def _windowed(m: Maker, write: Write, depth: int, *, parted: bool) -> Query:
@@ -103,11 +105,11 @@ def _aggregate(m: Maker, used: list[Named], over: str) -> Named:
     return Named(f"{name}({c.sql}) OVER ({over})", "int" if name == "count" else c.family)
 
 
-def picked(m: Maker, write: Write, depth: int) -> Query:
+def picked(m: Maker, write: Write, depth: int, *, parted: bool = True) -> Query:
     """Keep the first rows of each group by their number or rank."""
     found = source(m, write, depth)
     used = _used(m, found.columns)
-    parts = m.rng.sample(used, m.rng.randint(1, max(1, len(used) - 1))) if m.chance(0.85) else []
+    parts = m.rng.sample(used, m.rng.randint(1, max(1, len(used) - 1))) if parted and m.chance(0.85) else []
     by = f"PARTITION BY {', '.join(p.sql for p in parts)} " if parts else ""
     name = m.rng.choice(("row_number()", "row_number()", "rank()", "dense_rank()"))
     number = Named(f"{name} OVER ({by}ORDER BY {_order(m, used, found.unique(m))})", "int")
@@ -123,14 +125,14 @@ def picked(m: Maker, write: Write, depth: int) -> Query:
     return m.select([Named(f"{alias}.{c.sql}", c.family) for c in kept], f"({inner.sql}) {alias} WHERE {alias}.{test}")
 
 
-def ranked_groups(m: Maker, write: Write, depth: int) -> Query:
+def ranked_groups(m: Maker, write: Write, depth: int, *, parted: bool = True) -> Query:
     """Rank groups by what was aggregated over them."""
     found = source(m, write, depth)
     groups = _used(m, found.columns)[:2]
     groups = [g for g in groups if "." in g.sql]
     total = Named(f"count({m.rng.choice(found.columns).sql})", "int")
     keys = ", ".join(g.sql for g in groups)
-    by = f"PARTITION BY {groups[0].sql} " if groups and m.chance(0.6) else ""
+    by = f"PARTITION BY {groups[0].sql} " if groups and parted and m.chance(0.6) else ""
     rank = Named(f"{m.rng.choice(('rank()', 'dense_rank()'))} OVER ({by}ORDER BY {total.sql} DESC)", "int")
     share = Named(f"sum({total.sql}) OVER ({by.strip()})", "int")
     outputs = [*groups, total, m.rng.choice((rank, share))]
