@@ -1,4 +1,7 @@
-"""Opens a source by its type. A connector is the package `runnel.connectors.<type>` with a function `open_source`."""
+"""Opens a source or a target by its type.
+
+A connector is the package `runnel.connectors.<type>` with a function `open_source` or `open_target`, or both.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ if TYPE_CHECKING:
     from types import ModuleType
 
     from runnel import config
-    from runnel.connectors.base import Capture, Source
+    from runnel.connectors.base import Capture, Source, Target
 
 # type -> (package below runnel.connectors, extra of the distribution that brings its driver)
 STORES: dict[str, tuple[str, str | None]] = {
@@ -36,20 +39,46 @@ def open_source(source: config.Source, folder: Path) -> Source:
             place=source.at("type"),
             hint=nearest(source.type, STORES) or f"one of {', '.join(STORES)}",
         )
-    package, extra = STORES[source.type]
-    name = f"runnel.connectors.{package}"
-    if importlib.util.find_spec(name) is None:
-        ready = [
-            type_ for type_, (there, _) in STORES.items() if importlib.util.find_spec(f"runnel.connectors.{there}")
-        ]
+    module = _connector(source, "open_source")
+    if module is None:
         raise UsageError(
             "RUNNEL-SOURCE-NOT-YET",
             f"sources.{source.name}: reading from {source.type} is not there yet",
             place=source.at("type"),
-            hint=f"this version reads {', '.join(ready)}",
+            hint=f"this version reads {_those_with('open_source')}",
         )
-    opened: Source = _imported(name, source, extra).open_source(source, folder)
+    opened: Source = module.open_source(source, folder)
     return opened
+
+
+def open_target(target: config.Target, folder: Path) -> Target:
+    """Open the target that `[targets.NAME]` describes; its settings are checked, and nothing is connected to yet."""
+    module = _connector(target, "open_target")
+    if module is None:
+        raise UsageError(
+            "RUNNEL-TARGET-NOT-YET",
+            f"targets.{target.name}: delivering to {target.type} is not there yet",
+            place=target.at("type"),
+            hint=f"this version delivers to {_those_with('open_target')}",
+        )
+    opened: Target = module.open_target(target, folder)
+    return opened
+
+
+def _connector(section: config.Source | config.Target, function: str) -> ModuleType | None:
+    """Import the connector of a section's store; None where there is none that has this function."""
+    package, extra = STORES[section.type]
+    name = f"runnel.connectors.{package}"
+    if importlib.util.find_spec(name) is None:
+        return None
+    module = _imported(name, section, extra)
+    return module if hasattr(module, function) else None
+
+
+def _those_with(function: str) -> str:
+    names = {type_: f"runnel.connectors.{package}" for type_, (package, _) in STORES.items()}
+    there = {type_: name for type_, name in names.items() if importlib.util.find_spec(name)}
+    return ", ".join(type_ for type_, name in there.items() if hasattr(importlib.import_module(name), function))
 
 
 def open_capture(
@@ -70,7 +99,7 @@ def open_capture(
     return opened
 
 
-def _imported(name: str, source: config.Source, extra: str | None) -> ModuleType:
+def _imported(name: str, section: config.Source | config.Target, extra: str | None) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
@@ -78,7 +107,7 @@ def _imported(name: str, source: config.Source, extra: str | None) -> ModuleType
             raise
         raise UsageError(
             "RUNNEL-SOURCE-DRIVER",
-            f"sources.{source.name}: the driver for {source.type} is not installed ({error.name})",
-            place=source.at("type"),
+            f"{section.label}: the driver for {section.type} is not installed ({error.name})",
+            place=section.at("type"),
             hint=f"install it: pip install 'runnel[{extra}]'",
         ) from error
