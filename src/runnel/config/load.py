@@ -166,6 +166,8 @@ def _targets(document: Document) -> tuple[Target, ...]:
         views = document.section((*path, "views"))
         if not all(isinstance(table, str) and table for table in views.values()):
             document.problem("TYPE", f"targets.{name}.views must map views to table names", (*path, "views"))
+        elif len(set(views.values())) < len(views):
+            document.problem("VALUE", f"targets.{name}.views gives one table to two views", (*path, "views"))
         settings = {key: value for key, value in values.items() if key not in ("type", "views", "keys")}
         places, keys = _places(document, path, values), _keys(document, name, views)
         targets.append(Target(name, type_, views, settings, document.place(path), places, keys))

@@ -128,10 +128,14 @@ class Shape:
 
 @dataclass(frozen=True)
 class Mark:
-    """What a target's table holds: the rows as of `epoch` of what `state` names, one incarnation of a view in one state."""
+    """What a target's table holds: the rows as of `epoch` of what `state` names, one incarnation of a view in one state.
+
+    In a store without transactions a delivery may be there in part: the one that was `begun` has to be done again first.
+    """
 
     epoch: int
     state: str
+    begun: Mark | None = None
 
 
 @dataclass(frozen=True)

@@ -70,6 +70,17 @@ def shape_of(relations: Iterable[Relation], wanted: config.Target, view: str, *,
 def deliver(runtime: Runtime, wanted: config.Target, target: Target, *, full: bool = False) -> Round:
     """Bring every table of a target up to the newest epoch; `full` writes them whole. Raise what concerns the target itself."""
     head = runtime.lake.snapshot()
+    done, finished = _deliver(runtime, head, wanted, target, full=full)
+    if not finished:
+        again, _ = _deliver(runtime, head, wanted, target)
+        done = Round(head.epoch, done.rows + again.rows, again.problems)
+    return done
+
+
+def _deliver(
+    runtime: Runtime, head: Snapshot, wanted: config.Target, target: Target, *, full: bool = False
+) -> tuple[Round, bool]:
+    """Do it, and say whether all tables are at the newest epoch now: what was begun for an older one is finished first."""
     shapes: list[Shape] = []
     deliveries: list[Delivery] = []
     problems: dict[str, RunnelError] = {}
@@ -90,7 +101,8 @@ def deliver(runtime: Runtime, wanted: config.Target, target: Target, *, full: bo
     if deliveries:
         done = target.apply(deliveries)
         rows, problems = done.rows, problems | done.problems
-    return Round(head.epoch, rows, problems)
+    finished = all(delivery.mark.epoch == head.epoch for delivery in deliveries)
+    return Round(head.epoch, rows, problems), finished
 
 
 class _Plan:
@@ -105,27 +117,26 @@ class _Plan:
 
     def delivery(self, *, full: bool) -> Delivery | None:
         """Give what brings the table from its mark to the newest epoch; None where that can wait."""
-        old = None if full else self._standing()
-        if old is None:
+        mark = self._mark
+        old = None if full or mark is None else self._standing(mark)
+        new = self._head if mark is None or mark.begun is None else self._standing(mark.begun)
+        if old is None or new is None:
             return self._whole()
         try:
-            files = self._head.changes(self._relation, old.epoch)
-            changed = contents.changes(self._runtime.engine, old, self._head, self._relation) if files else None
+            files = new.changes(self._relation, old.epoch)
+            changed = contents.changes(self._runtime.engine, old, new, self._relation) if files else None
         except Terminal as error:
             if error.code not in _FORGOTTEN:
                 raise
             return self._whole()
         if changed is None or not changed.num_rows:
             # The mark need not follow every epoch, but must not fall out of those that are kept.
-            late = self._head.epoch - old.epoch >= max(1, self._runtime.keep // 4)
-            return self._made(()) if late else None
-        return self._change(changed)
+            late = new.epoch - old.epoch >= max(1, self._runtime.keep // 4)
+            return self._made(new, ()) if late or new is not self._head else None
+        return self._change(new, changed)
 
-    def _standing(self) -> Snapshot | None:
-        """Give the state the mark stands for, if it is kept and the mark is of this very view."""
-        mark = self._mark
-        if mark is None:
-            return None
+    def _standing(self, mark: Mark) -> Snapshot | None:
+        """Give the state a mark stands for, if it is kept and the mark is of this very view."""
         try:
             if mark.state != self._state(mark.epoch):
                 return None
@@ -139,21 +150,22 @@ class _Plan:
         # The epoch's time tells it from one of the same number in a state that was put back to an earlier copy.
         return f"{self._named} {self._runtime.lake.times([epoch])[epoch]}"
 
-    def _made(self, rows: Iterable[pa.Table], gone: pa.Table | None = None, *, whole: bool = False) -> Delivery:
-        mark = Mark(self._head.epoch, self._state(self._head.epoch))
-        return Delivery(self._shape, self._mark, mark, rows, gone, whole)
+    def _made(
+        self, new: Snapshot, rows: Iterable[pa.Table], gone: pa.Table | None = None, *, whole: bool = False
+    ) -> Delivery:
+        return Delivery(self._shape, self._mark, Mark(new.epoch, self._state(new.epoch)), rows, gone, whole)
 
     def _whole(self) -> Delivery:
         rows = contents.rows(self._runtime.engine, self._head, self._relation)
         if self._shape.key:
             self._check_unique(rows)
-            return self._made([rows], whole=True)
+            return self._made(self._head, [rows], whole=True)
         counted = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
-        return self._made([fold(contents.plain(self._relation), counted)], whole=True)
+        return self._made(self._head, [fold(contents.plain(self._relation), counted)], whole=True)
 
-    def _change(self, signed: pa.Table) -> Delivery:
+    def _change(self, new: Snapshot, signed: pa.Table) -> Delivery:
         if not self._shape.key:
-            return self._made([signed])
+            return self._made(new, [signed])
         weights = signed.column(WEIGHT)
         more = signed.filter(pc.greater(weights, 0))
         if pc.any(pc.greater(more.column(WEIGHT), 1)).as_py():
@@ -161,10 +173,10 @@ class _Plan:
         rows = more.drop_columns([WEIGHT])
         there = self._check_unique(rows)
         if self._shape.key != self._relation.unique:
-            self._check_given_key(rows)
+            self._check_given_key(new, rows)
         less = signed.filter(pc.less(weights, 0)).select(list(self._shape.key))
         gone = less.filter(pa.array([key not in there for key in self._keys(less)], pa.bool_()))
-        return self._made([rows], gone)
+        return self._made(new, [rows], gone)
 
     def _keys(self, rows: pa.Table) -> list[tuple[Any, ...]]:
         columns = [[hashable(value) for value in rows.column(part).to_pylist()] for part in self._shape.key]
@@ -179,14 +191,14 @@ class _Plan:
             seen.add(key)
         return seen
 
-    def _check_given_key(self, rows: pa.Table) -> None:
+    def _check_given_key(self, new: Snapshot, rows: pa.Table) -> None:
         """Look whether keys that a user named, and nobody else vouches for, are those of other rows too."""
         if not rows.num_rows:
             return
         relation, lake = self._relation, self._runtime.lake
         keys = rows.select(list(self._shape.key))
         if relation.final is None:
-            found = lake.lookup(relation, self._head.files(relation), keys)
+            found = lake.lookup(relation, new.files(relation), keys)
             weights = found.column(WEIGHT)
             if pc.any(pc.greater(weights, 1)).as_py():
                 raise self._twice(found.filter(pc.greater(weights, 1)))
@@ -194,7 +206,7 @@ class _Plan:
             return
         names = ", ".join(quote(part) for part in self._shape.key)
         sql = f"SELECT {names} FROM {role_name(relation.name, 'rows')} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
-        inputs = Inputs(self._runtime.engine, self._head, self._head, Pending()).roles([(relation.name, "rows")])
+        inputs = Inputs(self._runtime.engine, new, new, Pending()).roles([(relation.name, "rows")])
         twice = self._runtime.engine.rows(sql, inputs)
         if twice.num_rows:
             raise self._twice(twice)

@@ -123,7 +123,7 @@ class Follower:
     def _tell(self, done: Round) -> None:
         now = {view: str(problem) for view, problem in done.problems.items()}
         for text in dict.fromkeys(text for view, text in now.items() if self._told.get(view) != text):
-            log.error("%s: %s", self.wanted.label, text)
+            log.error("%s", text)
         if self._told and not now:
             log.info("%s is up to date again, at epoch %s", self.wanted.label, done.epoch)
         self._told = now
