@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import Inputs, Pending, signed
 from runnel.lake.compaction import fold
+from runnel.model import types
 from runnel.model.program import name as role_name
 from runnel.model.program import quote
 from runnel.model.relation import Relation
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
     import pyarrow as pa
 
     from runnel.engine.base import Engine, Input
     from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Column
 
 
 def rows_query(engine: Engine, snapshot: Snapshot, relation: Relation) -> tuple[str, dict[str, Input]]:
@@ -28,6 +34,30 @@ def rows(engine: Engine, snapshot: Snapshot, relation: Relation) -> pa.Table:
     """Give a relation's rows at an epoch."""
     sql, inputs = rows_query(engine, snapshot, relation)
     return engine.rows(sql, inputs, relation.rows)
+
+
+def rows_in_parts(
+    engine: Engine, snapshot: Snapshot, relation: Relation, by: Sequence[str], most: int
+) -> Iterator[pa.Table]:
+    """Give a relation's rows in parts of about `most` rows; rows that are equal in `by` are in the same part.
+
+    Each part reads the whole relation. Floats and maps decide nothing: their text may differ where they are equal.
+    """
+    sql, inputs = rows_query(engine, snapshot, relation)
+    for condition in _parts([c for c in relation.rows if c.name in by], _stored(snapshot, relation) / most):
+        yield engine.rows(sql + condition, inputs, relation.rows)
+
+
+def _stored(snapshot: Snapshot, relation: Relation) -> int:
+    return sum(file.rows for file in snapshot.files(relation))
+
+
+def _parts(columns: list[Column], count: float) -> list[str]:
+    exact = [quote(c.name) for c in columns if not types.floating(c.type) and "map<" not in str(c.type)]
+    digits = math.ceil(math.log(count, 16)) if count > 1 and exact else 0
+    text = ", ".join(f"coalesce(CAST({name} AS STRING), '')" for name in exact)
+    begins = ("".join(part) for part in itertools.product("0123456789abcdef", repeat=digits))
+    return [f" WHERE substr(md5(concat_ws('|', {text})), 1, {digits}) = '{b}'" if digits else "" for b in begins]
 
 
 def plain(relation: Relation) -> Relation:

@@ -23,7 +23,7 @@ from runnel.model.program import quote
 from runnel.model.relation import WEIGHT, find_relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from runnel import config
     from runnel.connectors.base import Target
@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
 
+PART_ROWS = 2_000_000
+"""How many rows are held in memory, about; a larger change is delivered as a whole load."""
 _FORGOTTEN = ("RUNNEL-EPOCH-EXPIRED", "RUNNEL-EPOCH-UNKNOWN")
 
 
@@ -124,6 +126,8 @@ class _Plan:
             return self._whole()
         try:
             files = new.changes(self._relation, old.epoch)
+            if sum(file.rows for file in files) > PART_ROWS:
+                return self._whole()  # which comes in parts
             changed = contents.changes(self._runtime.engine, old, new, self._relation) if files else None
         except Terminal as error:
             if error.code not in _FORGOTTEN:
@@ -156,12 +160,20 @@ class _Plan:
         return Delivery(self._shape, self._mark, Mark(new.epoch, self._state(new.epoch)), rows, gone, whole)
 
     def _whole(self) -> Delivery:
-        rows = contents.rows(self._runtime.engine, self._head, self._relation)
-        if self._shape.key:
-            self._check_unique(rows)
-            return self._made(self._head, [rows], whole=True)
-        counted = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
-        return self._made(self._head, [fold(contents.plain(self._relation), counted)], whole=True)
+        return self._made(self._head, self._all_rows(), whole=True)
+
+    def _all_rows(self) -> Iterator[pa.Table]:
+        """Read the view part by part while it is written, so that no more of it is in memory."""
+        by = self._shape.key or tuple(column.name for column in self._shape.columns)
+        engine, head, relation = self._runtime.engine, self._head, self._relation
+        with self._runtime.lake.pinned(head.epoch):
+            for rows in contents.rows_in_parts(engine, head, relation, by, PART_ROWS):
+                if self._shape.key:
+                    self._check_unique(rows)
+                    yield rows
+                else:
+                    counted = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
+                    yield fold(contents.plain(relation), counted)
 
     def _change(self, new: Snapshot, signed: pa.Table) -> Delivery:
         if not self._shape.key:

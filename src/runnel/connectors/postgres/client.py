@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 _BUSY = (errors.DeadlockDetected, errors.SerializationFailure, errors.LockNotAvailable, errors.QueryCanceled)
 _LOGIN = (errors.InvalidPassword, errors.InvalidAuthorizationSpecification)
-_LOGIN_WORDS = ("authentication failed", "no password supplied", "role", "pg_hba.conf", "does not exist")
+_LOGIN_WORDS = ("authentication failed", "no password supplied", 'role "', "pg_hba.conf", "does not exist")
 
 
 def connect(settings: Settings) -> psycopg.Connection[tuple[Any, ...]]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from itertools import chain, repeat
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
@@ -24,7 +24,7 @@ from runnel.failpoints import reach
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -151,12 +151,21 @@ def _signed(delivery: Delivery, table: Table) -> Iterator[list[Any]]:
             yield from map(list, zip(*values, weights, strict=False))
         else:
             hashes = [_hash(shape.columns, row) for row in batch.select([c.name for c in shape.columns]).to_pylist()]
-            yield from map(list, zip(*values, hashes, weights, strict=True))
+            yield from _added_up(zip(*values, hashes, weights, strict=True))
     if delivery.gone is not None and delivery.gone.num_rows:
         key = [column for column in shape.columns if column.name in shape.key]
         sent = dict(zip([c.name for c in key], _values(shape, key, delivery.gone, table), strict=True))
         columns = [sent.get(column.name, repeat(None)) for column in shape.columns]
         yield from (list(row) for row in zip(*columns, repeat(-1, delivery.gone.num_rows), strict=False))
+
+
+def _added_up(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """Make one row of those with the same hash: maps may be written in several orders, and zero with a sign."""
+    found: dict[uuid.UUID, list[Any]] = {}
+    for *values, hashed, weight in rows:
+        known = found.setdefault(hashed, [*values, hashed, 0])
+        known[-1] += weight
+    yield from (row for row in found.values() if row[-1])
 
 
 def _values(shape: Shape, columns: Sequence[Column], rows: pa.Table, table: Table) -> list[list[Any]]:
@@ -186,5 +195,5 @@ def _cannot_hold(shape: Shape, column: Column, what: str) -> Terminal:
 
 
 def _hash(columns: Sequence[Column], row: dict[str, Any]) -> uuid.UUID:
-    text = ",".join(chain.from_iterable((json_text(column.type, row[column.name]),) for column in columns))
+    text = ",".join(json_text(column.type, row[column.name]) for column in columns)
     return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16])
