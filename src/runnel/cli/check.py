@@ -96,7 +96,8 @@ def _check_target(wanted: Target, folder: Path, found: Checkup) -> None:
                 if error.code == "RUNNEL-RELATION-UNKNOWN" and told & {view.lower(), ANYTHING}:
                     continue
                 error.place = error.place or wanted.at("views")
-                found.note(error)
+                if str(error) not in map(str, found.problems):  # what is wrong with the store is told once
+                    found.note(error)
     finally:
         target.close()
 

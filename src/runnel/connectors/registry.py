@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-    from types import ModuleType
 
     from runnel import config
     from runnel.connectors.base import Capture, Source, Target
@@ -39,40 +40,39 @@ def open_source(source: config.Source, folder: Path) -> Source:
             place=source.at("type"),
             hint=nearest(source.type, STORES) or f"one of {', '.join(STORES)}",
         )
-    module = _connector(source, "open_source")
-    if module is None:
+    opened: Source | None = _opened(source, folder, "open_source")
+    if opened is None:
         raise UsageError(
             "RUNNEL-SOURCE-NOT-YET",
             f"sources.{source.name}: reading from {source.type} is not there yet",
             place=source.at("type"),
             hint=f"this version reads {_those_with('open_source')}",
         )
-    opened: Source = module.open_source(source, folder)
     return opened
 
 
 def open_target(target: config.Target, folder: Path) -> Target:
     """Open the target that `[targets.NAME]` describes; its settings are checked, and nothing is connected to yet."""
-    module = _connector(target, "open_target")
-    if module is None:
+    opened: Target | None = _opened(target, folder, "open_target")
+    if opened is None:
         raise UsageError(
             "RUNNEL-TARGET-NOT-YET",
             f"targets.{target.name}: delivering to {target.type} is not there yet",
             place=target.at("type"),
             hint=f"this version delivers to {_those_with('open_target')}",
         )
-    opened: Target = module.open_target(target, folder)
     return opened
 
 
-def _connector(section: config.Source | config.Target, function: str) -> ModuleType | None:
-    """Import the connector of a section's store; None where there is none that has this function."""
+def _opened(section: config.Source | config.Target, folder: Path, function: str) -> Any:
+    """Open what a section describes by this function of its connector; None where there is none."""
     package, extra = STORES[section.type]
     name = f"runnel.connectors.{package}"
     if importlib.util.find_spec(name) is None:
         return None
-    module = _imported(name, section, extra)
-    return module if hasattr(module, function) else None
+    with _driver(section, extra):
+        opens = getattr(importlib.import_module(name), function, None)
+        return None if opens is None else opens(section, folder)
 
 
 def _those_with(function: str) -> str:
@@ -94,14 +94,17 @@ def open_capture(
             place=source.at("type"),
             hint="it is there for cassandra",
         )
-    module = _imported(f"{name}.capture", source, extra)
-    opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
-    return opened
+    with _driver(source, extra):
+        module = importlib.import_module(f"{name}.capture")
+        opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
+        return opened
 
 
-def _imported(name: str, section: config.Source | config.Target, extra: str | None) -> ModuleType:
+@contextmanager
+def _driver(section: config.Source | config.Target, extra: str | None) -> Iterator[None]:
+    """Say which extra brings the driver, where it is not installed."""
     try:
-        return importlib.import_module(name)
+        yield
     except ModuleNotFoundError as error:
         if extra is None or (error.name or "").startswith("runnel"):
             raise

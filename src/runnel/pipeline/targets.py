@@ -10,14 +10,13 @@ import threading
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Terminal, Transient
-from runnel.pipeline.deliver import deliver, note_name
+from runnel.pipeline.deliver import Round, deliver, note_name
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runnel import config
     from runnel.connectors.base import Target
-    from runnel.pipeline.deliver import Round
     from runnel.pipeline.runtime import Runtime
 
 LOOK_SECONDS = 0.5
@@ -76,15 +75,15 @@ class Follower:
         pause, seen = 0.0, -1
         while not self._closed.is_set():
             try:
+                failed = False
                 if pause or self._runtime.lake.head() != seen:
                     done = self._once()
-                    pause, seen = (
-                        (min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE), -1) if done.problems else (0.0, done.epoch)
-                    )
+                    failed, seen = bool(done.problems), done.epoch
             except RunnelError as error:
                 log.warning("%s: %s", self.wanted.label, error)
-                pause = min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE)
-            if pause:
+                failed = True
+            pause = min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE) if failed else 0.0
+            if failed:
                 self._closed.wait(pause)
             else:
                 self._wake.wait(LOOK_SECONDS)
@@ -92,19 +91,23 @@ class Follower:
 
     def _once(self, *, full: bool = False) -> Round:
         """Deliver once; what concerns the target itself is told as a problem of all its views."""
-        from runnel.pipeline.deliver import Round
-
         try:
             done = deliver(self._runtime, self.wanted, self._target, full=full)
         except RunnelError as error:
-            done = Round(self._runtime.lake.head(), 0, dict.fromkeys(self.wanted.views, error))
+            done = self._failed(error)
         except Exception as error:  # a fault of a driver must not end the following
             log.exception("%s", self.wanted.label)
-            said = Terminal("RUNNEL-TARGET-FAILED", f"{self.wanted.label}: {type(error).__name__}: {error}")
-            done = Round(self._runtime.lake.head(), 0, dict.fromkeys(self.wanted.views, said))
+            done = self._failed(
+                Terminal("RUNNEL-TARGET-FAILED", f"{self.wanted.label}: {type(error).__name__}: {error}")
+            )
         self._note(done)
         self._tell(done)
         return done
+
+    def _failed(self, error: RunnelError) -> Round:
+        """Begin with a new connection next time: a driver may take long to see that a server is back."""
+        self._target.close()
+        return Round(self._runtime.lake.head(), 0, dict.fromkeys(self.wanted.views, error))
 
     def _note(self, done: Round) -> None:
         """Keep how far each view is and its error, when that says something new."""

@@ -242,7 +242,7 @@ def test_a_view_that_is_made_anew_replaces_the_rows_and_brings_its_new_columns(f
         project.create_view("takings", sql, replace=True)
         project.run(once=True)
         assert front.rows("takings") == [(1, "n", 10), (1, "s", 7)]
-        more = "SELECT region, sum(amount) AS total, count(*) AS n, count(*) AS twice FROM sales GROUP BY region"
+        more = "SELECT region, sum(amount) AS total, count(*) AS n, sum(id) AS ids FROM sales GROUP BY region"
         project.create_view("takings", more, replace=True)
         project.run(once=True)
         same(front, project)

@@ -118,7 +118,12 @@ class CassandraTarget:
             base = stored.base
             statements = iter(list(_change(delivery, table, base + delivery.mark.epoch)))
             self._begin(name, delivery.mark, base)
-        rows = client.write(statements)
+        try:
+            rows = client.write(statements)
+        except Terminal:
+            # It would be refused again as it is; by a whole load, what the view has become by then is written.
+            self._begin_whole(name, stored, delivery.mark.epoch)
+            raise
         reach("deliver:rows-written")
         self._finish(name, delivery.mark, base)
         reach("deliver:marked")

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
+
 from runnel.config import Secret, parse_duration
 from runnel.errors import Problems, RunnelError, UsageError, nearest
 
@@ -48,8 +51,16 @@ def read_settings(target: config.Target) -> Settings:
     url = made.get("url", Secret("")).reveal()
     if not url:
         problem("MISSING", "'url' is missing", "url", 'for example: url = "${FRONT_URL}"')
-    elif not url.startswith(("postgresql://", "postgres://")):
+    elif not _readable(url):
         problem("VALUE", "'url' is no URL of PostgreSQL", "url", "write postgresql://user@host/database")
     if problems:
         raise Problems(problems)
     return Settings(target.label, **made)
+
+
+def _readable(url: str) -> bool:
+    """Say whether the driver can read a URL; what it says of one it cannot read may have the password in it."""
+    try:
+        return url.startswith(("postgresql://", "postgres://")) and bool(conninfo_to_dict(url))
+    except psycopg.ProgrammingError:
+        return False

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from runnel.connectors.postgres.tables import Connection, Table
 
-SIGN = "_runnel_weight"
+SIGN, NUMBER = "_runnel_weight", "_runnel_number"
 _ANALYSED = 10_000
 
 
@@ -87,13 +87,14 @@ class Stage:
             )
             before = "(SELECT coalesce(max(h.{copy}), 0) FROM {t} AS h WHERE h.{row} = s.{row})"
         return self._run(gone) + self._run(
-            "INSERT INTO {t} AS t ({columns}, {copy}) SELECT {columns}, " + before + " + n FROM {s} AS s, "
-            "generate_series(1, s.{sign}) AS n WHERE s.{sign} > 0 ORDER BY s.{row}, n ON CONFLICT ({keys}) DO {update}"
+            "INSERT INTO {t} AS t ({columns}, {copy}) SELECT {columns}, " + before + " + {number} FROM {s} AS s, "
+            "generate_series(1, s.{sign}) AS n ({number}) WHERE s.{sign} > 0 ORDER BY s.{row}, {number} "
+            "ON CONFLICT ({keys}) DO {update}"
         )
 
     def _rounds(self, *, whole: bool) -> list[tuple[bool, ...]]:
         """Give which key columns are NULL together, in any row that matters."""
-        if not self._table.null_keys:
+        if not self._table.null_keys and not whole:
             return [(False,) * len(self._table.key)]
         nulls = sql.SQL(", ").join(sql.SQL("{} IS NULL").format(sql.Identifier(part)) for part in self._table.key)
         found = sql.SQL("SELECT DISTINCT {} FROM {}").format(nulls, self._name)
@@ -103,7 +104,7 @@ class Stage:
 
     def _run(self, text: str, nulls: tuple[bool, ...] | None = None) -> int:
         """Run a statement over `{t}`, the table, and `{s}`, what was taken; give how many rows it changed."""
-        table, known = self._table, {"row": ROW, "copy": COPY, "sign": SIGN}
+        table, known = self._table, {"row": ROW, "copy": COPY, "sign": SIGN, "number": NUMBER}
         keys = list(map(sql.Identifier, table.key))
         others = list(map(sql.Identifier, table.others))
         parts: dict[str, sql.Composable] = {name: sql.Identifier(value) for name, value in known.items()}

@@ -29,6 +29,7 @@ OWN = {ROW: "uuid", COPY: "integer"}
 MARKS = "_runnel"
 _PART = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)')
 _NULLS_NOT_DISTINCT = 150000
+_LONGEST = 63
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,10 @@ def split_name(text: str) -> tuple[str | None, str]:
     while at < len(text) and (found := _PART.match(text, at)):
         parts.append(found[1].replace('""', '"') if found[1] else found[2])
         at = found.end()
-    if at < len(text) or not 1 <= len(parts) <= 2 or text.endswith("."):
-        raise UsageError("RUNNEL-TARGET-NAME", f"{text!r} is no name of a table", hint="write schema.table")
+    long = any(len(part.encode()) > _LONGEST for part in parts)
+    if at < len(text) or not 1 <= len(parts) <= 2 or text.endswith(".") or long:
+        hint = f"write schema.table, each of {_LONGEST} bytes at most"
+        raise UsageError("RUNNEL-TARGET-NAME", f"{text!r} is no name of a table", hint=hint)
     return (parts[0] if len(parts) == 2 else None), parts[-1]
 
 

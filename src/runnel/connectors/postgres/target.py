@@ -100,6 +100,8 @@ class PostgresTarget:
                         done.problems[delivery.shape.view] = self._problem(error)
                 reach("deliver:rows-written")
         reach("deliver:marked")
+        if done.problems:
+            self.close()  # temporary tables may be of an older form than what is to be mended now
         return done
 
     def _problem(self, error: RunnelError | psycopg.Error) -> RunnelError:
