@@ -93,9 +93,9 @@ def test_rows_that_stay_equal_are_not_written(front: Front) -> None:
         project.run(once=True)
         project.sql("UPDATE t SET x = 9 WHERE id = 2")
         with psycopg.connect(front.store.url) as connection:  # type: ignore[attr-defined]
-            before = dict(connection.execute("SELECT id, xmin::text FROM t").fetchall())
+            before: dict[int, str] = dict(connection.execute("SELECT id, xmin::text FROM t").fetchall())
             assert project.deliver(full=True)["front"].rows == 1
-            after = dict(connection.execute("SELECT id, xmin::text FROM t").fetchall())
+            after: dict[int, str] = dict(connection.execute("SELECT id, xmin::text FROM t").fetchall())
         assert {key for key in before if before[key] != after[key]} == {2}
 
 
