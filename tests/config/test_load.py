@@ -149,6 +149,18 @@ def test_a_rebuild_of_an_unknown_source_is_a_problem(tmp_path: Path) -> None:
     assert (problem.code, problem.hint) == ("RUNNEL-CONFIG-SOURCE", "did you mean 'shop'?")
 
 
+def test_a_target_may_name_the_keys_of_its_views(tmp_path: Path) -> None:
+    views = "[targets.t]\ntype = 'postgres'\nurl = 'x'\nviews = { a = 'x', b = 'y' }\n"
+    target = config.load(project(tmp_path, views + "keys = { a = ['i', 'j'], b = 'k' }")).targets[0]
+    assert target.keys == {"a": ("i", "j"), "b": ("k",)}
+    assert dict(target.settings) == {"url": "x"}
+    for keys in ("{ a = 3 }", "{ a = [] }", "{ c = ['i'] }", "3"):
+        (problem,) = problems(tmp_path, f"{views}keys = {keys}")
+        assert problem.message.startswith("targets.t.keys")
+    (problem,) = problems(tmp_path, "[targets.t]\ntype = 'postgres'\nviews = { a = 'x', b = 'x' }")
+    assert problem.message == "targets.t.views gives one table to two views"
+
+
 def test_sql_files_come_tables_first_and_sorted(tmp_path: Path) -> None:
     loaded = config.load(project(tmp_path, "", views__b="B", views__a="A", tables__z="Z"))
     assert [(file.path, file.text) for file in loaded.sql_files] == [

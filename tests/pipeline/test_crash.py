@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.slow
 FILES, ROWS = 3, 8
-POINTS = [point for point in failpoints.POINTS if not point.startswith("capture:")]
+POINTS = [point for point in failpoints.POINTS if not point.startswith(("capture:", "deliver:"))]
 
 CONFIG = """
 [project]

@@ -136,15 +136,16 @@ def test_a_table_that_appears_in_the_feed_is_taken_up(running: Project, folder: 
     assert len(running.table("people").to_pylist()) == 2
 
 
-def test_a_target_is_refused_rather_than_ignored(folder: Path) -> None:
-    extra = (
-        '\n[targets.front]\ntype = "postgres"\nurl = "postgresql://localhost/x"\nviews = { total = "public.total" }\n'
-    )
-    (folder / "runnel.toml").write_text(CONFIG + extra)
-    with (
-        runnel.open(folder, engine=DuckDbEngine()) as project,
-        pytest.raises(RunnelError, match="RUNNEL-CONFIG-NOT-YET"),
-    ):
+@pytest.mark.parametrize(
+    ("extra", "code"),
+    [
+        ('[targets.front]\ntype = "hbase"\nviews = { total = "total" }', r"RUNNEL-TARGET-NOT-YET.*cassandra, postgres"),
+        ('[rebuild.all]\ntables = ["feed.orders"]\nevery = "1 hour"', "RUNNEL-CONFIG-NOT-YET"),
+    ],
+)
+def test_what_is_not_there_yet_is_refused_rather_than_ignored(folder: Path, extra: str, code: str) -> None:
+    (folder / "runnel.toml").write_text(f"{CONFIG}\n{extra}\n")
+    with runnel.open(folder, engine=DuckDbEngine()) as project, pytest.raises(RunnelError, match=code):
         project.run(once=True)
 
 

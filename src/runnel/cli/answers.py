@@ -40,7 +40,7 @@ class Format(str, Enum):
 
 
 def status(ctx: typer.Context, *, as_json: Json = False) -> None:
-    """Show sources with position and lag, views with frontier, rows, mode and errors."""
+    """Show sources with position and lag, views with frontier, rows, mode and errors, targets with the epoch they hold."""
     with opened(ctx.obj.folder, sync=False) as project:
         found = project.status()
     if as_json:
@@ -64,6 +64,10 @@ def _print_status(found: Status) -> None:
     views = [(v.name, v.strategy, v.refresh, v.frontier, v.behind, v.rows, v.last, v.error) for v in found.views]
     names = ("view", "strategy", "refresh", "epoch", "behind", "stored", "last", "error")
     console.print(facts_table("views", names, views), soft_wrap=False)
+    if found.targets:
+        targets = [(t.target, t.view, t.table, t.epoch, t.behind, t.error) for t in found.targets]
+        heads = ("target", "view", "table", "epoch", "behind", "error")
+        console.print(facts_table("targets", heads, targets), soft_wrap=False)
 
 
 def explain(ctx: typer.Context, view: str, *, as_json: Json = False) -> None:

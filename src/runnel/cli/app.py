@@ -28,6 +28,7 @@ COMMANDS = (
     capturing.prepare,
     capturing.capture,
     work.refresh,
+    work.deliver,
     work.compact,
 )
 

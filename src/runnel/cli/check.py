@@ -1,4 +1,4 @@
-"""`runnel check`: every problem of a project at once, in settings, SQL, sources and views; the state is only read.
+"""`runnel check`: every problem of a project at once, in settings, SQL, sources, views and targets; the state is only read.
 
 What cannot be judged because something it needs is wrong itself is not reported twice.
 """
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 from runnel import config
 from runnel.cli.opening import engine_of
 from runnel.compiler import TableStatement, ViewStatement, compile_view, parse_statements
-from runnel.config import Config, Project, Source, SqlFile, State
+from runnel.config import Config, Project, Source, SqlFile, State, Target
 from runnel.config.document import Document
-from runnel.connectors import open_source
-from runnel.errors import Problems, RunnelError, Terminal
+from runnel.connectors import open_source, open_target
+from runnel.errors import Problems, RunnelError, Terminal, Transient
 from runnel.lake.lake import Lake
 from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind, Relation, check_columns
 from runnel.pipeline.definitions import check_properties
+from runnel.pipeline.deliver import shape_of
 from runnel.pipeline.reshape import like
 from runnel.project.sync import referenced_first, statements
 
@@ -46,6 +47,7 @@ class Checkup:
     problems: list[RunnelError] = field(default_factory=list)
     suspects: set[str] = field(default_factory=set)
     relations: dict[str, Relation] = field(default_factory=dict)
+    stored_views: dict[str, Relation] = field(default_factory=dict)
     strategies: dict[str, str] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
 
@@ -68,7 +70,36 @@ def check_project(folder: Path) -> Checkup:
         _compile_all(engine, views, found)
     finally:
         engine.close()
+    for target in settings.targets:
+        _check_target(target, settings.folder, found)
     return found
+
+
+def _check_target(wanted: Target, folder: Path, found: Checkup) -> None:
+    """Connect to a target and hold its tables against what they are to follow."""
+    known = [*(found.stored_views | found.relations).values()]
+    told = {*found.suspects, *(name.lower() for name in found.unchecked)}
+    try:
+        target = open_target(wanted, folder)
+    except RunnelError as error:
+        found.note(error)
+        return
+    try:
+        for view in wanted.views:
+            try:
+                target.check(shape_of(known, wanted, view, needs_key=target.NEEDS_KEY))
+            except Transient as error:
+                error.place = error.place or wanted.place
+                found.note(error)
+                return
+            except RunnelError as error:
+                if error.code == "RUNNEL-RELATION-UNKNOWN" and told & {view.lower(), ANYTHING}:
+                    continue
+                error.place = error.place or wanted.at("views")
+                if str(error) not in map(str, found.problems):  # what is wrong with the store is told once
+                    found.note(error)
+    finally:
+        target.close()
 
 
 def _settings(folder: Path, found: Checkup) -> Config:
@@ -167,6 +198,7 @@ def _add_stored(settings: Config, found: Checkup) -> None:
     try:
         stored = lake.snapshot().relations.values()
         found.relations.update({r.name: r for r in stored if r.kind is Kind.TABLE})
+        found.stored_views.update({r.name: r for r in stored if r.kind is Kind.VIEW})
     finally:
         lake.close()
 
@@ -247,6 +279,7 @@ def _note_failed(failed: list[tuple[ViewStatement, RunnelError]], found: Checkup
             error.place = error.place or view.place
             found.note(error)
             told.add(name)
+            found.suspects.add(name)
             del waiting[name]
     while free := [name for name, (_, error) in waiting.items() if excused(error)]:
         told.update(free)

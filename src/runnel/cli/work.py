@@ -1,4 +1,4 @@
-"""Commands that change the state: run, verify (with --repair), refresh, compact."""
+"""Commands that change the state, or targets: run, verify (with --repair), refresh, deliver, compact."""
 
 from __future__ import annotations
 
@@ -156,6 +156,21 @@ def refresh(
         epoch = project.refresh(view, full=full)
         name = project.view(view).name
     typer.echo(f"{name}: at epoch {epoch}" + (", recomputed in full" if full else ""))
+
+
+def deliver(
+    ctx: typer.Context,
+    target: Annotated[str | None, typer.Argument(help="All targets where none is named.")] = None,
+    *,
+    full: Annotated[
+        bool, typer.Option("--full", help="Write the tables whole, and remove what should not be there.")
+    ] = False,
+) -> None:
+    """Bring targets up to date now."""
+    with opened(ctx.obj.folder, sync=False) as project, progress("delivering"):
+        done = project.deliver(target, full=full)
+    for name, one in done.items():
+        typer.echo(f"{name}: at epoch {one.epoch}, {one.rows} rows written or removed")
 
 
 def compact(ctx: typer.Context) -> None:

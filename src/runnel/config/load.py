@@ -164,12 +164,30 @@ def _targets(document: Document) -> tuple[Target, ...]:
         if type_ is None:
             continue
         views = document.section((*path, "views"))
-        if not all(isinstance(table, str) for table in views.values()):
+        if not all(isinstance(table, str) and table for table in views.values()):
             document.problem("TYPE", f"targets.{name}.views must map views to table names", (*path, "views"))
-        settings = {key: value for key, value in values.items() if key not in ("type", "views")}
-        places = _places(document, path, values)
-        targets.append(Target(name, type_, views, settings, document.place(path), places))
+        elif len(set(views.values())) < len(views):
+            document.problem("VALUE", f"targets.{name}.views gives one table to two views", (*path, "views"))
+        settings = {key: value for key, value in values.items() if key not in ("type", "views", "keys")}
+        places, keys = _places(document, path, values), _keys(document, name, views)
+        targets.append(Target(name, type_, views, settings, document.place(path), places, keys))
     return tuple(targets)
+
+
+def _keys(document: Document, target: str, views: Mapping[str, str]) -> dict[str, tuple[str, ...]]:
+    """Read which columns a target's views are unique by, where that is said."""
+    path = ("targets", target, "keys")
+    keys: dict[str, tuple[str, ...]] = {}
+    for view, columns in document.section(path).items():
+        named = [columns] if isinstance(columns, str) else columns
+        if view not in views:
+            document.problem("VALUE", f"targets.{target}.keys names {view!r}, which is none of its views", path)
+        elif not isinstance(named, list) or not named or not all(isinstance(name, str) for name in named):
+            hint = f'write keys = {{ {view} = ["id"] }}'
+            document.problem("TYPE", f"targets.{target}.keys must map views to lists of columns", path, hint)
+        else:
+            keys[view] = tuple(named)
+    return keys
 
 
 def _rebuilds(document: Document) -> tuple[Rebuild, ...]:

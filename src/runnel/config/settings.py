@@ -63,6 +63,11 @@ class Source:
     place: Place
     places: Mapping[str, Place] = field(default_factory=dict)
 
+    @property
+    def label(self) -> str:
+        """The section's name, as errors show it."""
+        return f"sources.{self.name}"
+
     def at(self, key: str) -> Place:
         """Say where a setting stands, or where the section begins."""
         return self.places.get(key, self.place)
@@ -70,7 +75,7 @@ class Source:
 
 @dataclass(frozen=True)
 class Target:
-    """`[targets.NAME]`: `views` maps each view to its table there."""
+    """`[targets.NAME]`: `views` maps each view or table to its table there, `keys` names the columns it is unique by."""
 
     name: str
     type: str
@@ -78,6 +83,12 @@ class Target:
     settings: Mapping[str, Any]
     place: Place
     places: Mapping[str, Place] = field(default_factory=dict)
+    keys: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+
+    @property
+    def label(self) -> str:
+        """The section's name, as errors show it."""
+        return f"targets.{self.name}"
 
     def at(self, key: str) -> Place:
         """Say where a setting stands, or where the section begins."""

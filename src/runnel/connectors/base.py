@@ -1,19 +1,23 @@
-"""What a source is: tables, and a log of their changes that can be read again from any position not yet released.
+"""What a source and a target are.
 
-Positions are small JSON objects; only the source that made one reads it. The words are those of PySpark's readers.
+A source has tables, and a log of their changes that can be read again from any position not yet released. Positions are small
+JSON objects; only the source that made one reads it. The words are those of PySpark's readers.
+
+A target has tables that follow views. It keeps for each of them a `Mark`: what it holds, as of which epoch.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from pathlib import Path
 
     import pyarrow as pa
 
+    from runnel.errors import RunnelError
     from runnel.model.foreign_keys import Reference
     from runnel.model.relation import Column
 
@@ -109,4 +113,78 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Let go of connections and files."""
+        ...
+
+
+@dataclass(frozen=True)
+class Shape:
+    """A view (or table) as a target is to hold it, and the table's name there; an empty `key` says that rows may repeat."""
+
+    view: str
+    table: str
+    columns: tuple[Column, ...]
+    key: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a target's table holds: the rows as of `epoch` of what `state` names, one incarnation of a view in one state.
+
+    In a store without transactions a delivery may be there in part: the one that was `begun` has to be done again first.
+    """
+
+    epoch: int
+    state: str
+    begun: Mark | None = None
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """What brings a target's table from one mark to another.
+
+    With a key, `rows` are those that must be there as they are, and `gone` holds the keys of rows that must not. Without one,
+    `rows` have a `_weight`: so many more copies, or fewer. A `whole` delivery holds all rows of the view: others must go.
+    """
+
+    shape: Shape
+    since: Mark | None
+    mark: Mark
+    rows: Iterable[pa.Table] = ()
+    gone: pa.Table | None = None
+    whole: bool = False
+
+
+@dataclass
+class Delivered:
+    """What came of deliveries: rows written and removed, and what could not be delivered, by view."""
+
+    rows: int = 0
+    problems: dict[str, RunnelError] = field(default_factory=dict)
+
+
+class Target(Protocol):
+    """Holds views in a store. It connects when it is first asked, and again after whatever went wrong."""
+
+    NEEDS_KEY: ClassVar[bool]
+    """Whether rows that repeat cannot be held."""
+
+    def check(self, shape: Shape) -> None:
+        """Raise if the view cannot be held: the table there does not fit, or cannot be made. Nothing is made."""
+        ...
+
+    def marks(self, shapes: Sequence[Shape]) -> dict[str, Mark]:
+        """Give the marks of those views whose table is there and has one."""
+        ...
+
+    def apply(self, deliveries: Sequence[Delivery]) -> Delivered:
+        """Write deliveries, in one transaction where the store has them, and mark them; tables that are missing are made.
+
+        Applying again what was applied changes nothing. A view that cannot be held is told in the outcome and left as it is,
+        others are delivered; whatever else is wrong raises. A mark that is not `since` any more raises `Conflict` where the
+        store can tell.
+        """
+        ...
+
+    def close(self) -> None:
+        """Let go of connections."""
         ...

@@ -1,19 +1,23 @@
-"""Opens a source by its type. A connector is the package `runnel.connectors.<type>` with a function `open_source`."""
+"""Opens a source or a target by its type.
+
+A connector is the package `runnel.connectors.<type>` with a function `open_source` or `open_target`, or both.
+"""
 
 from __future__ import annotations
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
-    from types import ModuleType
 
     from runnel import config
-    from runnel.connectors.base import Capture, Source
+    from runnel.connectors.base import Capture, Source, Target
 
 # type -> (package below runnel.connectors, extra of the distribution that brings its driver)
 STORES: dict[str, tuple[str, str | None]] = {
@@ -36,20 +40,45 @@ def open_source(source: config.Source, folder: Path) -> Source:
             place=source.at("type"),
             hint=nearest(source.type, STORES) or f"one of {', '.join(STORES)}",
         )
-    package, extra = STORES[source.type]
-    name = f"runnel.connectors.{package}"
-    if importlib.util.find_spec(name) is None:
-        ready = [
-            type_ for type_, (there, _) in STORES.items() if importlib.util.find_spec(f"runnel.connectors.{there}")
-        ]
+    opened: Source | None = _opened(source, folder, "open_source")
+    if opened is None:
         raise UsageError(
             "RUNNEL-SOURCE-NOT-YET",
             f"sources.{source.name}: reading from {source.type} is not there yet",
             place=source.at("type"),
-            hint=f"this version reads {', '.join(ready)}",
+            hint=f"this version reads {_those_with('open_source')}",
         )
-    opened: Source = _imported(name, source, extra).open_source(source, folder)
     return opened
+
+
+def open_target(target: config.Target, folder: Path) -> Target:
+    """Open the target that `[targets.NAME]` describes; its settings are checked, and nothing is connected to yet."""
+    opened: Target | None = _opened(target, folder, "open_target")
+    if opened is None:
+        raise UsageError(
+            "RUNNEL-TARGET-NOT-YET",
+            f"targets.{target.name}: delivering to {target.type} is not there yet",
+            place=target.at("type"),
+            hint=f"this version delivers to {_those_with('open_target')}",
+        )
+    return opened
+
+
+def _opened(section: config.Source | config.Target, folder: Path, function: str) -> Any:
+    """Open what a section describes by this function of its connector; None where there is none."""
+    package, extra = STORES[section.type]
+    name = f"runnel.connectors.{package}"
+    if importlib.util.find_spec(name) is None:
+        return None
+    with _driver(section, extra):
+        opens = getattr(importlib.import_module(name), function, None)
+        return None if opens is None else opens(section, folder)
+
+
+def _those_with(function: str) -> str:
+    names = {type_: f"runnel.connectors.{package}" for type_, (package, _) in STORES.items()}
+    there = {type_: name for type_, name in names.items() if importlib.util.find_spec(name)}
+    return ", ".join(type_ for type_, name in there.items() if hasattr(importlib.import_module(name), function))
 
 
 def open_capture(
@@ -65,20 +94,23 @@ def open_capture(
             place=source.at("type"),
             hint="it is there for cassandra",
         )
-    module = _imported(f"{name}.capture", source, extra)
-    opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
-    return opened
+    with _driver(source, extra):
+        module = importlib.import_module(f"{name}.capture")
+        opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
+        return opened
 
 
-def _imported(name: str, source: config.Source, extra: str | None) -> ModuleType:
+@contextmanager
+def _driver(section: config.Source | config.Target, extra: str | None) -> Iterator[None]:
+    """Say which extra brings the driver, where it is not installed."""
     try:
-        return importlib.import_module(name)
+        yield
     except ModuleNotFoundError as error:
         if extra is None or (error.name or "").startswith("runnel"):
             raise
         raise UsageError(
             "RUNNEL-SOURCE-DRIVER",
-            f"sources.{source.name}: the driver for {source.type} is not installed ({error.name})",
-            place=source.at("type"),
+            f"{section.label}: the driver for {section.type} is not installed ({error.name})",
+            place=section.at("type"),
             hint=f"install it: pip install 'runnel[{extra}]'",
         ) from error

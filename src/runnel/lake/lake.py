@@ -222,6 +222,27 @@ class Lake:
         with self.catalog.read() as connection:
             return connection.scalar(sa.select(d.c.epoch).where(d.c.target == target, d.c.view == view))
 
+    def note(self, key: str, value: dict[str, Any]) -> None:
+        """Keep a small fact beside the epochs, for every process to see."""
+        m = tables.runnel_metadata
+        with self.catalog.write(m) as connection:
+            connection.execute(m.delete().where(m.c.key == key))
+            connection.execute(m.insert().values(key=key, value=json.dumps(value)))
+
+    def noted(self, key: str) -> dict[str, Any]:
+        """Give the fact that was kept last under a key; empty where there is none."""
+        m = tables.runnel_metadata
+        with self.catalog.read() as connection:
+            found = connection.scalar(sa.select(m.c.value).where(m.c.key == key))
+        return dict(json.loads(found)) if found is not None else {}
+
+    def incarnation(self, snapshot: Snapshot, relation: str) -> str:
+        """Name a relation so that no other ever has that name: made anew, or in another state, it has another one."""
+        t = tables.table
+        number = snapshot.table_id(relation)
+        with self.catalog.read() as connection:
+            return str(connection.scalar(sa.select(t.c.table_uuid).where(t.c.table_id == number)))
+
     def close(self) -> None:
         """Let go of the catalog."""
         self.catalog.close()

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 from runnel.errors import Terminal, nearest
 from runnel.model import types
-from runnel.model.program import ROLES
+from runnel.model.program import ROLES, quote
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from runnel.model.types import Type
 
 WEIGHT = "_weight"
@@ -104,6 +106,15 @@ class Relation:
         return self.final.columns if self.final else self.columns
 
     @property
+    def unique(self) -> tuple[str, ...]:
+        """The columns a user sees that no two rows have in common; empty where none are known."""
+        if self.final is None:
+            return self.key
+        shown = dict(zip(reversed(self.final.spark), reversed([c.name for c in self.final.columns]), strict=True))
+        found = [shown.get(quote(name)) for name in self.key]
+        return tuple(name for name in found if name is not None) if None not in found else ()
+
+    @property
     def partial_sums(self) -> tuple[str, ...]:
         """The stored columns that are added up; empty for a bag."""
         return tuple(c.name for c in self.columns if c.name not in self.key) if self.final else ()
@@ -150,3 +161,23 @@ def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] 
                 f"{owner}: the key column {part!r} is {seen[part.lower()]}, which cannot be a key",
                 hint="take columns of plain types: numbers, strings, dates",
             )
+
+
+def find_relation(relations: Iterable[Relation], name: str) -> Relation:
+    """Find a table or view without regard to case; `orders` stands for `shop.orders` where that is unambiguous."""
+    shown = list(relations)
+    exact = [r for r in shown if r.name.lower() == name.lower()]
+    short = [r for r in shown if r.name.lower().rpartition(".")[2] == name.lower()]
+    if exact or len(short) == 1:
+        return (exact or short)[0]
+    if short:
+        raise Terminal(
+            "RUNNEL-NAME-AMBIGUOUS",
+            f"{name!r} may be {' or '.join(r.name for r in short)}",
+            hint="write the whole name",
+        )
+    raise Terminal(
+        "RUNNEL-RELATION-UNKNOWN",
+        f"there is no table or view {name!r}",
+        hint=nearest(name, [r.name for r in shown]) or f"there are {', '.join(r.name for r in shown) or 'none yet'}",
+    )

@@ -18,6 +18,7 @@ from runnel.errors import Conflict, Transient
 from runnel.pipeline.epoch import run_epoch
 from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.step import with_stages
+from runnel.pipeline.targets import Targets
 from runnel.pipeline.upkeep import after_epoch, tidy
 
 if TYPE_CHECKING:
@@ -48,12 +49,14 @@ class Runner:
         max_rows: int = 1_000_000,
         per_transaction: bool = False,
         deliver: Callable[[Taken], None] | None = None,
+        targets: Targets | None = None,
     ) -> None:
         """Keep the settings; `gather` is how long changes are collected for an epoch, in seconds."""
         self._runtime, self._sources = runtime, sources
         self._gather = 0.0 if per_transaction else gather
         self._max_rows = 1 if per_transaction else max_rows
-        self._deliver = deliver
+        self._told = deliver
+        self._targets = targets or Targets(runtime, {})
         self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
         self._lost = threading.Event()
         self._refreshed: dict[str, float] = {}
@@ -61,15 +64,24 @@ class Runner:
         self._failed_at: dict[str, int] = {}
 
     def run(self, *, once: bool, stop: threading.Event) -> dict[str, str]:
-        """Run until caught up (`once`) or stopped; give the errors of sources that could not be read."""
+        """Run until caught up (`once`) or stopped; give the errors of sources that could not be read.
+
+        Targets follow beside the epochs; with `once` they are brought up to date at the end.
+        """
         if not self._wait_for_lease(stop):
             return {}
         self._lost.clear()
         heart = threading.Thread(target=self._heartbeat, args=(stop,), name="runnel-lease", daemon=True)
         heart.start()
         try:
-            return self._loop(once=once, stop=stop)
+            if not once:
+                self._targets.start()
+            errors = self._loop(once=once, stop=stop)
+            if once and not stop.is_set():
+                self._targets.bring_up()
+            return errors
         finally:
+            self._targets.close()
             self._lost.set()
             heart.join(timeout=5)
             self._runtime.lake.release(LEASE, self._owner)
@@ -108,6 +120,11 @@ class Runner:
             if view.error:
                 self._failed_at[view.view] = result[0].epoch
         return result
+
+    def _deliver(self, taken: Taken) -> None:
+        self._targets.due()
+        if self._told:
+            self._told(taken)
 
     def _due(self, head: Snapshot) -> list[ViewEntry]:
         due = with_stages(head, [view for view in head.views.values() if self._is_due(view)])

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from runnel import config, query
+from runnel.engine import contents
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.lake.lake import Lake
 
@@ -35,7 +36,7 @@ def read(project: str, name: str, at: int | None) -> pa.Table:
     lake, engine = _lake(project), DuckDbEngine()
     try:
         snapshot = lake.snapshot(at)
-        return query.rows(engine, snapshot, query.find(snapshot, name))
+        return contents.rows(engine, snapshot, query.find(snapshot, name))
     finally:
         engine.close()
         lake.close()

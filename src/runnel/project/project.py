@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from runnel import config, query
 from runnel.compiler.alter import is_alter, parse_alter
-from runnel.connectors import open_source
+from runnel.connectors import open_source, open_target
 from runnel.engine.functions import user_function
-from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError
+from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError, nearest
 from runnel.lake.lake import Lake
 from runnel.model.ddl import parse_table
 from runnel.model.foreign_keys import Reference
@@ -29,6 +29,7 @@ from runnel.pipeline.reshape import altered
 from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
 from runnel.pipeline.source_tables import check_source_tables
+from runnel.pipeline.targets import Targets
 from runnel.pipeline.transaction import Transaction
 from runnel.project.explain import Explanation, explain
 from runnel.project.functions import register
@@ -49,6 +50,7 @@ if TYPE_CHECKING:
     from runnel.connectors.base import Source
     from runnel.engine.base import Engine, Input
     from runnel.model.relation import Column
+    from runnel.pipeline.deliver import Round
     from runnel.pipeline.step import Taken
     from runnel.pipeline.upkeep import Upkept
 
@@ -272,7 +274,7 @@ class Project:
 
     def status(self) -> Status:
         """Say where sources and views stand."""
-        return status(self.runtime, self.config.project.name, self.sources)
+        return status(self.runtime, self.config.project.name, self.sources, self.config.targets)
 
     def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
         """Give the records of the last epochs, newest last."""
@@ -297,6 +299,7 @@ class Project:
         """Capture, maintain and deliver: until caught up (`once`), or until `stop()` is called."""
         self._stop.clear()
         self._refuse_what_is_not_there_yet()
+        targets = self._targets()
         self.sync()
         if not once:
             self.runtime.engine.warm()
@@ -314,21 +317,44 @@ class Project:
             max_rows=run.max_rows,
             per_transaction=run.epoch == "transaction",
             deliver=deliver,
+            targets=targets,
         )
         errors = runner.run(once=once, stop=self._stop)
-        if once and errors:
-            raise Problems([Terminal("RUNNEL-SOURCE-FAILED", f"source {n}: {text}") for n, text in errors.items()])
+        failed: list[RunnelError] = [
+            Terminal("RUNNEL-SOURCE-FAILED", f"source {n}: {text}") for n, text in errors.items()
+        ]
+        if once:
+            _raise_all(failed, targets.problems)
+
+    def deliver(self, target: str | None = None, full: bool = False) -> dict[str, Round]:  # noqa: FBT001, FBT002
+        """Bring targets up to date now, one or all; `full` writes their tables whole, and removes what should not be there."""
+        targets = self._targets(target)
+        try:
+            done = targets.bring_up(full=full)
+        finally:
+            targets.close()
+        _raise_all([], targets.problems)
+        return done
+
+    def _targets(self, name: str | None = None) -> Targets:
+        wanted = {target.name: target for target in self.config.targets if name in (None, target.name)}
+        if name is not None and not wanted:
+            known = [target.name for target in self.config.targets]
+            hint = nearest(name, known) or f"there are {', '.join(known) or 'none yet'}"
+            raise UsageError("RUNNEL-TARGET-UNKNOWN", f"there is no target {name!r}", hint=hint)
+        return Targets(
+            self.runtime, {name: (target, open_target(target, self.folder)) for name, target in wanted.items()}
+        )
 
     def _refuse_what_is_not_there_yet(self) -> None:
-        """Say so rather than leave a configured target or rebuild undone in silence."""
-        waiting = [("target", t.name, t.place) for t in self.config.targets]
-        waiting += [("rebuild", r.name, r.place) for r in self.config.rebuilds]
+        """Say so rather than leave a configured rebuild undone in silence."""
+        waiting = [("rebuild", r.name, r.place) for r in self.config.rebuilds]
         problems = [
             UsageError(
                 "RUNNEL-CONFIG-NOT-YET",
                 f"{kind} {name!r} is understood but not carried out by this version",
                 place=place,
-                hint="take the section out; views can be read by DuckDB, Spark and `runnel query` meanwhile",
+                hint="take the section out",
             )
             for kind, name, place in waiting
         ]
@@ -416,6 +442,14 @@ def spark_engine(settings: Config, spark: Any = None) -> Engine:
 def _need_text(what: str, value: object) -> None:
     if not isinstance(value, str) or not value.strip():
         raise UsageError("RUNNEL-SQL-TEXT", f"{what} is {value!r}, not text", hint="give SQL as a string")
+
+
+def _raise_all(failed: list[RunnelError], undelivered: list[RunnelError]) -> None:
+    """Raise what went wrong: a target's problem as it is, for its kind says whether the store could be reached."""
+    if undelivered and not failed and len(undelivered) == 1:
+        raise undelivered[0]
+    if failed or undelivered:
+        raise Problems([*failed, *undelivered])
 
 
 def _open_or_create(catalog: str, data: str) -> Lake:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from runnel import query
+from runnel.engine import contents
 from runnel.errors import UsageError
 from runnel.model import types
 
@@ -72,9 +73,7 @@ class RelationHandle:
     @property
     def key(self) -> tuple[str, ...]:
         """The columns that are unique in the rows; empty where none are known."""
-        relation = self.relation
-        shown = {c.name for c in relation.rows}
-        return relation.key if set(relation.key) <= shown else ()
+        return self.relation.unique
 
     @property
     def references(self) -> tuple[ForeignKey, ...]:
@@ -87,7 +86,7 @@ class RelationHandle:
         def make() -> tuple[str, dict[str, Input], tuple[Column, ...]]:
             snapshot: Snapshot = self._lake.snapshot(at)
             relation = query.find(snapshot, self.name)
-            return (*query.rows_query(self._engine, snapshot, relation), relation.rows)
+            return (*contents.rows_query(self._engine, snapshot, relation), relation.rows)
 
         return Result(self._engine, make)
 

@@ -1,4 +1,4 @@
-"""Where a project stands: sources with position and lag, views with frontier, rows, mode, last epoch and errors."""
+"""Where a project stands: sources with position and lag, views with frontier and errors, targets with the epoch they hold."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.engine.inputs import follows
 from runnel.errors import RunnelError
-from runnel.model.relation import Kind
+from runnel.model.relation import Kind, find_relation
+from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
 from runnel.pipeline.runner import LEASE
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
+    from runnel import config
     from runnel.connectors.base import Source
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
@@ -58,6 +60,23 @@ class ViewStatus:
 
 
 @dataclass(frozen=True)
+class TargetStatus:
+    """One table of a target: the epoch it holds, None before the first; `behind` counts the epochs since, 0 when it lacks nothing."""
+
+    target: str
+    view: str
+    table: str
+    epoch: int | None
+    behind: int
+    error: str | None
+
+    def __str__(self) -> str:
+        at = "never delivered" if self.epoch is None else f"at epoch {self.epoch} ({self.behind} behind)"
+        error = f" ERROR {self.error}" if self.error else ""
+        return f"target {self.target}: {self.view} as {self.table}, {at}{error}"
+
+
+@dataclass(frozen=True)
 class Status:
     """A whole project; `to_dict()` is what `--json` prints."""
 
@@ -67,6 +86,7 @@ class Status:
     sources: tuple[SourceStatus, ...]
     tables: tuple[TableStatus, ...]
     views: tuple[ViewStatus, ...]
+    targets: tuple[TargetStatus, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data."""
@@ -83,10 +103,12 @@ class Status:
             + (f" ERROR {v.error}" if v.error else "")
             for v in self.views
         ]
-        return "\n".join(lines)
+        return "\n".join([*lines, *map(str, self.targets)])
 
 
-def status(runtime: Runtime, project: str, sources: Mapping[str, Source]) -> Status:
+def status(
+    runtime: Runtime, project: str, sources: Mapping[str, Source], targets: Sequence[config.Target] = ()
+) -> Status:
     """Collect a project's status from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
     last = _last_strategies(runtime)
@@ -98,7 +120,26 @@ def status(runtime: Runtime, project: str, sources: Mapping[str, Source]) -> Sta
         tuple(_source(head, name, source) for name, source in sources.items()),
         tuple(TableStatus(r.name, *_size(head, r.name), r.key, tuple(map(str, r.references))) for r in shown),
         tuple(_view(runtime, head, view, last.get(view.name, "")) for view in head.views.values()),
+        tuple(found for target in targets for found in _target(runtime, head, target)),
     )
+
+
+def _target(runtime: Runtime, head: Snapshot, target: config.Target) -> list[TargetStatus]:
+    """Say where a target stood when somebody last delivered to it; it is not asked itself."""
+    noted = runtime.lake.noted(note_name(target.name))
+    epochs, errors = noted.get("epochs", {}), noted.get("errors", {})
+    return [
+        TargetStatus(target.name, view, table, epochs.get(view), _lacks(head, view, epochs.get(view)), errors.get(view))
+        for view, table in target.views.items()
+    ]
+
+
+def _lacks(head: Snapshot, view: str, epoch: int | None) -> int:
+    try:
+        relation = find_relation(head.shown.values(), view)
+        return 0 if epoch is not None and not head.changes(relation, epoch) else head.epoch - (epoch or 0)
+    except RunnelError:  # the view is gone, or changes that are no longer kept were there
+        return head.epoch - (epoch or 0)
 
 
 def _source(head: Snapshot, name: str, source: Source) -> SourceStatus:

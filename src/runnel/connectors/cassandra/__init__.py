@@ -1,4 +1,4 @@
-"""Apache Cassandra: tables followed by their commit log, and six techniques of change data capture."""
+"""Apache Cassandra: tables followed by their commit log, six techniques of change data capture, and tables that follow views."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from runnel import config
     from runnel.connectors.cassandra.source import CassandraSource
+    from runnel.connectors.cassandra.target import CassandraTarget
 
 
 def open_source(source: config.Source, folder: Path) -> CassandraSource:
@@ -16,3 +17,11 @@ def open_source(source: config.Source, folder: Path) -> CassandraSource:
     from runnel.connectors.cassandra import source as module
 
     return module.open_source(source, folder)
+
+
+def open_target(target: config.Target, folder: Path) -> CassandraTarget:
+    """Check what `[targets.NAME]` says; the driver is imported only then, and connected to when it is needed."""
+    from runnel.connectors.cassandra.settings import read_target_settings
+    from runnel.connectors.cassandra.target import CassandraTarget
+
+    return CassandraTarget(read_target_settings(target))

@@ -86,7 +86,7 @@ _DEFINING = 60.0
 
 
 class Client:
-    """A connection to the cluster of one source."""
+    """A connection to the cluster of one source or target."""
 
     def __init__(self, settings: Settings) -> None:
         """Connect; raise `RUNNEL-CASSANDRA-DOWN` or `RUNNEL-CASSANDRA-LOGIN` where that is not possible."""
@@ -198,7 +198,7 @@ class Client:
         if self.settings.keyspace not in names:
             raise Terminal(
                 "RUNNEL-CASSANDRA-KEYSPACE",
-                f"sources.{self.settings.name}: there is no keyspace {self.settings.keyspace!r}",
+                f"{self.settings.label}: there is no keyspace {self.settings.keyspace!r}",
                 hint=nearest(self.settings.keyspace, names),
             )
         return self._described([self.settings.keyspace])
@@ -227,7 +227,7 @@ class Client:
             if name not in there:
                 raise Terminal(
                     "RUNNEL-CASSANDRA-TABLE",
-                    f"sources.{self.settings.name}: {self.settings.keyspace} has no table {name!r}",
+                    f"{self.settings.label}: {self.settings.keyspace} has no table {name!r}",
                     hint=nearest(name, there) or "names are compared with their case",
                 )
         return [there[name] for name in wanted]
@@ -257,7 +257,7 @@ class Client:
     @contextmanager
     def _told(self) -> Iterator[None]:
         """Turn the driver's errors into runnel's."""
-        where = f"sources.{self.settings.name}"
+        where = self.settings.label
         try:
             yield
         except NoHostAvailable as error:
@@ -291,14 +291,14 @@ class Client:
             if isinstance(cause, _AWAY):
                 return Unreachable(
                     "RUNNEL-CASSANDRA-REPLICAS",
-                    f"sources.{self.settings.name}: not enough replicas answered: {_said(cause)}",
+                    f"{self.settings.label}: not enough replicas answered: {_said(cause)}",
                     hint="start the missing nodes and run it again, or choose a lower consistency",
                 )
         said = _said(causes[0]) if causes else "no answer"
         at = ", ".join(f"{host}:{self.settings.port}" for host in self.settings.hosts)
         return Unreachable(
             "RUNNEL-CASSANDRA-DOWN",
-            f"sources.{self.settings.name}: no node answers at {at}: {said}",
+            f"{self.settings.label}: no node answers at {at}: {said}",
             hint="is the server started, and are host and port those of its native protocol?",
         )
 
@@ -306,18 +306,20 @@ class Client:
         who = f"user {self.settings.user!r}" if self.settings.user else "nobody's login"
         return UsageError(
             "RUNNEL-CASSANDRA-LOGIN",
-            f"sources.{self.settings.name}: the server does not accept {who}",
-            hint='set user and password = "${CASSANDRA_PASSWORD}" in this source',
+            f"{self.settings.label}: the server does not accept {who}",
+            hint='set user and password = "${CASSANDRA_PASSWORD}" there',
         )
 
 
 OWN_SUFFIXES = ("_runnel_journal", "_runnel_old")
 """Tables that `runnel prepare` makes beside a table; they are not captured themselves."""
+MARKS = "runnel_delivery"
+"""The table in which a target keeps how far its tables are."""
 
 
 def is_own(name: str) -> bool:
-    """Say whether a table is one that `runnel prepare` made."""
-    return name.endswith(OWN_SUFFIXES)
+    """Say whether a table is one that runnel made for itself."""
+    return name == MARKS or name.endswith(OWN_SUFFIXES)
 
 
 def name_of(table: TableSchema) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a `cassandra` source, checked; every problem is told at once with its line."""
+"""The settings of a `cassandra` source or target, checked; every problem is told at once with its line."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ KEYS = (
     *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "parallel", "page"),
     *("separators", "merge_equal", "compare_times", "times", "release"),
 )
+TARGET_KEYS = ("hosts", "port", "keyspace", "consistency", "user", "password", "datacenter", "timeout")
+TARGET_LEVEL = "LOCAL_QUORUM"
 
 
 @dataclass(frozen=True)
@@ -68,11 +70,17 @@ class Settings:
     compare_times: bool = False
     times: bool = True
     release: bool = True
+    section: str = "sources"
+
+    @property
+    def label(self) -> str:
+        """The section's name, as errors show it."""
+        return f"{self.section}.{self.name}"
 
 
 def read_settings(source: config.Source, folder: Path) -> Settings:
     """Check what `[sources.NAME]` says; raise `Problems` with everything that is wrong."""
-    check = _Check(source)
+    check = _Check(source, KEYS)
     values: dict[str, Any] = reveal(dict(source.settings))
     check.known(values)
     offline = "logs" in values
@@ -85,33 +93,44 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
     made |= {key: check.duration(values, key) for key in ("overlap", "timeout") if key in values}
     if "schema" in values:
         made["schema"] = folder / str(values["schema"])
-    if "datacenter" in values:
-        made["datacenter"] = check.text(values, "datacenter")
-    if "password" in values:
-        made["password"] = Secret(check.text(values, "password"))
-        if "user" not in values:
-            check.problem("MISSING", "there is a password without a 'user'", "password")
+    made |= check.who(values)
     made["separators"] = check.separators(values.get("separators", {}))
     if check.problems:
         raise Problems(check.problems)
     return Settings(name=source.name, **made)
 
 
+def read_target_settings(target: config.Target) -> Settings:
+    """Check what `[targets.NAME]` says; raise `Problems` with everything that is wrong."""
+    check = _Check(target, TARGET_KEYS)
+    values: dict[str, Any] = reveal(dict(target.settings))
+    check.known(values)
+    check.required(values, ("hosts", "keyspace"))
+    made: dict[str, Any] = {"consistency": TARGET_LEVEL}
+    made |= {key: values[key] for key in ("keyspace", "user", "port", "consistency") if key in values}
+    made |= {"hosts": tuple(check.names(values, "hosts"))} if "hosts" in values else {}
+    made |= {"timeout": check.duration(values, "timeout")} if "timeout" in values else {}
+    made |= check.who(values)
+    if check.problems:
+        raise Problems(check.problems)
+    return Settings(name=target.name, section="targets", **made)
+
+
 class _Check:
     """Asks for settings one by one and remembers what is wrong."""
 
-    def __init__(self, source: config.Source) -> None:
-        self.source = source
+    def __init__(self, source: config.Source | config.Target, known: tuple[str, ...]) -> None:
+        self.source, self.keys = source, known
         self.problems: list[RunnelError] = []
 
     def problem(self, code: str, message: str, key: str, hint: str | None = None) -> None:
-        message = f"sources.{self.source.name}: {message}"
+        message = f"{self.source.label}: {message}"
         self.problems.append(UsageError(f"RUNNEL-CONFIG-{code}", message, place=self.source.at(key), hint=hint))
 
     def known(self, values: Mapping[str, Any]) -> None:
         for key, value in values.items():
-            if key not in KEYS:
-                hint = nearest(key, KEYS) or f"known are {', '.join(KEYS)}"
+            if key not in self.keys:
+                hint = nearest(key, self.keys) or f"known are {', '.join(self.keys)}"
                 self.problem("UNKNOWN", f"unknown key {key!r}", key, hint)
             elif key in (*_STRINGS, *_CHOICES) and not isinstance(value, str):
                 self.problem("TYPE", f"{key!r} must be a string, not {value!r}", key)
@@ -122,6 +141,17 @@ class _Check:
             elif key in _CHOICES and value not in _CHOICES[key]:
                 hint = nearest(value, _CHOICES[key]) or f"one of {', '.join(_CHOICES[key])}"
                 self.problem("VALUE", f"{key!r} cannot be {value!r}", key, hint)
+
+    def who(self, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Give which nodes are asked, and the password of the user."""
+        made: dict[str, Any] = {}
+        if "datacenter" in values:
+            made["datacenter"] = self.text(values, "datacenter")
+        if "password" in values:
+            made["password"] = Secret(self.text(values, "password"))
+            if "user" not in values:
+                self.problem("MISSING", "there is a password without a 'user'", "password")
+        return made
 
     def required(self, values: Mapping[str, Any], keys: tuple[str, ...]) -> None:
         for key in keys:

@@ -211,9 +211,82 @@ class Custom(CqlType):
         return f"'{self.name}'"
 
 
+_RESERVED = frozenset(
+    [
+        "add",
+        "allow",
+        "alter",
+        "and",
+        "apply",
+        "asc",
+        "authorize",
+        "batch",
+        "begin",
+        "by",
+        "columnfamily",
+        "create",
+        "default",
+        "delete",
+        "desc",
+        "describe",
+        "drop",
+        "entries",
+        "execute",
+        "from",
+        "full",
+        "grant",
+        "if",
+        "in",
+        "index",
+        "infinity",
+        "insert",
+        "into",
+        "is",
+        "keyspace",
+        "limit",
+        "materialized",
+        "mbean",
+        "mbeans",
+        "modify",
+        "nan",
+        "norecursive",
+        "not",
+        "null",
+        "of",
+        "on",
+        "or",
+        "order",
+        "primary",
+        "rename",
+        "replace",
+        "revoke",
+        "schema",
+        "select",
+        "set",
+        "table",
+        "to",
+        "token",
+        "truncate",
+        "unlogged",
+        "unset",
+        "update",
+        "use",
+        "using",
+        "view",
+        "where",
+        "with",
+    ]
+)
+
+
 def quoted(name: str) -> str:
-    """Write a CQL name: bare where the server would read it back so, else in double quotes."""
-    return name if re.fullmatch(r"[a-z][a-z0-9_]*", name) else '"' + name.replace('"', '""') + '"'
+    """Write a CQL name: bare where the server would read it back so, else in double quotes.
+
+    >>> quoted("amount"), quoted("order"), quoted("Amount")
+    ('amount', '"order"', '"Amount"')
+    """
+    bare = re.fullmatch(r"[a-z][a-z0-9_]*", name) and name not in _RESERVED
+    return name if bare else '"' + name.replace('"', '""') + '"'
 
 
 _TOKEN = re.compile(r"""\s*(?:"((?:[^"]|"")+)"|'([^']*)'|([A-Za-z_][A-Za-z0-9_.]*)|(\d+)|([<>,]))""")

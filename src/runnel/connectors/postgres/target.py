@@ -1,0 +1,201 @@
+"""Delivers views to PostgreSQL: all views of a target in one transaction, which also marks the epoch they are at.
+
+Rows come through a temporary table by COPY; only rows that differ are written, in the order of their keys. Whoever is second to
+deliver finds another mark than it expects and begins anew.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import psycopg
+from psycopg import sql
+
+from runnel.connectors.base import Delivered, Mark
+from runnel.connectors.postgres import tables
+from runnel.connectors.postgres.client import as_runnel_error, connect, told
+from runnel.connectors.postgres.stage import Stage
+from runnel.connectors.postgres.types import has_nul, holds_text, json_text, sender
+from runnel.errors import Conflict, RunnelError, Terminal, Transient
+from runnel.failpoints import reach
+from runnel.model.relation import WEIGHT
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    import pyarrow as pa
+
+    from runnel.connectors.base import Delivery, Shape
+    from runnel.connectors.postgres.settings import Settings
+    from runnel.connectors.postgres.tables import Connection, Table
+    from runnel.model.relation import Column
+
+
+class PostgresTarget:
+    """Tables of one database that follow views."""
+
+    NEEDS_KEY: ClassVar[bool] = False
+
+    def __init__(self, settings: Settings) -> None:
+        """Keep the settings; it is connected when it is first asked."""
+        self._settings = settings
+        self._connected: Connection | None = None
+
+    def _connection(self) -> Connection:
+        if self._connected is None or self._connected.closed or self._connected.broken:
+            self._connected = connect(self._settings)
+        return self._connected
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connected is not None:
+            self._connected.close()
+            self._connected = None
+
+    def check(self, shape: Shape) -> None:
+        """Raise if the view cannot be held; what is missing must be possible to make."""
+        with told(self._settings):
+            connection = self._connection()
+            name, number = tables.find(connection, shape.table)
+            if number is not None:
+                tables.described(connection, shape)
+            if number is not None and tables.has_marks(connection, name):
+                return
+            row = connection.execute("SELECT has_schema_privilege(%s, 'CREATE')", [name.schema]).fetchone()
+            if not row or not row[0]:
+                raise Terminal(
+                    "RUNNEL-POSTGRES-PERMISSION",
+                    f"{self._settings.label}: no table may be made in schema {name.schema!r}",
+                    hint="docs/targets.md lists what must be granted",
+                )
+
+    def marks(self, shapes: Sequence[Shape]) -> dict[str, Mark]:
+        """Give the marks of those views whose table is there and has one."""
+        found: dict[str, Mark] = {}
+        with told(self._settings):
+            connection = self._connection()
+            for shape in shapes:
+                try:
+                    name, number = tables.find(connection, shape.table)
+                except Terminal:  # told when it is delivered
+                    continue
+                mark = _mark(connection, name) if number is not None else None
+                found |= {shape.view: mark} if mark else {}
+        return found
+
+    def apply(self, deliveries: Sequence[Delivery]) -> Delivered:
+        """Write deliveries in one transaction; each one that cannot be held is left out of it."""
+        done = Delivered()
+        with told(self._settings):
+            connection = self._connection()
+            with connection.transaction():
+                for delivery in sorted(deliveries, key=lambda d: d.shape.table):
+                    try:
+                        with connection.transaction():
+                            done.rows += self._apply(connection, delivery)
+                    except (RunnelError, psycopg.Error) as error:
+                        done.problems[delivery.shape.view] = self._problem(error)
+                reach("deliver:rows-written")
+        reach("deliver:marked")
+        if done.problems:
+            self.close()  # temporary tables may be of an older form than what is to be mended now
+        return done
+
+    def _problem(self, error: RunnelError | psycopg.Error) -> RunnelError:
+        """Give what is wrong with one view; raise what is wrong with more than that."""
+        told = error if isinstance(error, RunnelError) else as_runnel_error(self._settings.label, error)
+        if isinstance(told, Transient):
+            raise told from error
+        if not told.message.startswith(self._settings.label):
+            told.message = f"{self._settings.label}: {told.message}"
+        return told
+
+    def _apply(self, connection: Connection, delivery: Delivery) -> int:
+        name, number = tables.find(connection, delivery.shape.table)
+        connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"runnel {name}"])
+        tables.make_marks(connection, name)
+        mark = _mark(connection, name)
+        if number is not None and mark != delivery.since:
+            raise Conflict("RUNNEL-TARGET-OVERTAKEN", f"somebody else delivered to {name}", hint="it is tried again")
+        table = tables.ready(connection, delivery.shape, ours=mark is not None)
+        stage = Stage(connection, table)
+        stage.fill(_signed(delivery, table))
+        rows = stage.apply(whole=delivery.whole)
+        connection.execute(
+            sql.SQL(
+                "INSERT INTO {} AS m VALUES (%s, %s, %s, now()) ON CONFLICT (table_name) DO UPDATE "
+                "SET epoch = excluded.epoch, state = excluded.state, delivered_at = excluded.delivered_at"
+            ).format(name.marks),
+            [name.table, delivery.mark.epoch, delivery.mark.state],
+        )
+        return rows
+
+
+def _mark(connection: Connection, name: tables.Name) -> Mark | None:
+    if not tables.has_marks(connection, name):
+        return None
+    found = connection.execute(
+        sql.SQL("SELECT epoch, state FROM {} WHERE table_name = %s").format(name.marks), [name.table]
+    ).fetchone()
+    return Mark(*found) if found else None
+
+
+def _signed(delivery: Delivery, table: Table) -> Iterator[list[Any]]:
+    """Give what is sent: the values of each row in the order of the table's columns, its hash where it has no key, its weight."""
+    shape = delivery.shape
+    for batch in delivery.rows:
+        values = _values(shape, shape.columns, batch, table)
+        weights = repeat(1) if table.keyed else batch.column(WEIGHT).to_pylist()
+        if table.keyed:
+            yield from map(list, zip(*values, weights, strict=False))
+        else:
+            hashes = [_hash(shape.columns, row) for row in batch.select([c.name for c in shape.columns]).to_pylist()]
+            yield from _added_up(zip(*values, hashes, weights, strict=True))
+    if delivery.gone is not None and delivery.gone.num_rows:
+        key = [column for column in shape.columns if column.name in shape.key]
+        sent = dict(zip([c.name for c in key], _values(shape, key, delivery.gone, table), strict=True))
+        columns = [sent.get(column.name, repeat(None)) for column in shape.columns]
+        yield from (list(row) for row in zip(*columns, repeat(-1, delivery.gone.num_rows), strict=False))
+
+
+def _added_up(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
+    """Make one row of those with the same hash: maps may be written in several orders, and zero with a sign."""
+    found: dict[uuid.UUID, list[Any]] = {}
+    for *values, hashed, weight in rows:
+        known = found.setdefault(hashed, [*values, hashed, 0])
+        known[-1] += weight
+    yield from (row for row in found.values() if row[-1])
+
+
+def _values(shape: Shape, columns: Sequence[Column], rows: pa.Table, table: Table) -> list[list[Any]]:
+    made = []
+    for column in columns:
+        try:
+            values = rows.column(column.name).to_pylist()
+        except (ValueError, OverflowError) as error:
+            raise _cannot_hold(shape, column, f"a value Python cannot hold: {error}") from error
+        if holds_text(column.type) and any(map(has_nul, values)):
+            raise _cannot_hold(shape, column, "a NUL character, which PostgreSQL cannot hold in text")
+        if column.name in shape.key and not table.null_keys and any(value is None for value in values):
+            raise Terminal(
+                "RUNNEL-TARGET-KEY-NULL",
+                f"{shape.view} has a row whose key column {column.name!r} is NULL, and {table.name} allows none there",
+                hint="use coalesce in the view, or a UNIQUE NULLS NOT DISTINCT index on nullable columns",
+            )
+        send = sender(column.type)
+        made.append(values if send is None else [None if value is None else send(value) for value in values])
+    return made
+
+
+def _cannot_hold(shape: Shape, column: Column, what: str) -> Terminal:
+    return Terminal(
+        "RUNNEL-TARGET-VALUE", f"{shape.view}: column {column.name!r} has {what}", hint="convert it in the view"
+    )
+
+
+def _hash(columns: Sequence[Column], row: dict[str, Any]) -> uuid.UUID:
+    text = ",".join(json_text(column.type, row[column.name]) for column in columns)
+    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16])
