@@ -47,6 +47,21 @@ def test_a_log_is_told_from_a_position_or_a_time_on(shop: Shop) -> None:
     assert shop.told("log-partial") == ["ups v:2"]
 
 
+def test_equal_clusterings_of_different_bytes_are_one_row(shop: Shop) -> None:
+    shop.configure(tables=["t"])
+    shop.cql("CREATE TABLE KS.t (k int, c decimal, v int, PRIMARY KEY (k, c)) WITH cdc = true")
+    assert shop.capture("log") == []
+    shop.cql(
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 1.0, 1)",
+        "UPDATE KS.t SET v = 2 WHERE k = 1 AND c = 1.00",
+        "DELETE v FROM KS.t WHERE k = 1 AND c = 1",
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 1.000, 3)",
+        "DELETE FROM KS.t WHERE k = 1 AND c = 1.0",
+    )
+    expected = ["ins v:1", "upd v:2 (was 1)", "del v (was 2)", "ins v:3", "del v (was 3)"]
+    assert shop.told("log", "--expand-deletes") == expected
+
+
 def test_copied_log_files_are_captured_without_a_server(shop: Shop, tmp_path: Path) -> None:
     shop.cql(
         "CREATE TABLE KS.t (k int PRIMARY KEY, v int) WITH cdc = true",

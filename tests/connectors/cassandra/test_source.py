@@ -141,6 +141,25 @@ def test_rows_with_clusterings_statics_and_collections_are_those_of_the_server(s
     assert found == expected
 
 
+def test_equal_clusterings_of_different_bytes_are_one_row(shop: Shop) -> None:
+    shop.cql(
+        "CREATE TABLE KS.t (k int, c decimal, l list<int>, v int, PRIMARY KEY (k, c)) WITH cdc = true",
+        "INSERT INTO KS.t (k, c, l, v) VALUES (1, 1.00, [1, 2], 1)",
+    )
+    shop.configure(tables=["t"])
+    caught_up(shop)
+    shop.cql(
+        "UPDATE KS.t SET v = 2, l[0] = 9 WHERE k = 1 AND c = 1.0",
+        "INSERT INTO KS.t (k, c, v) VALUES (2, 5.0, 5)",
+        "UPDATE KS.t SET v = 6 WHERE k = 2 AND c = 5.00",
+    )
+    caught_up(shop)
+    assert [(row["k"], row["l"], row["v"]) for row in rows_of(shop, "shop.t")] == [(1, [9, 2], 2), (2, None, 6)]
+    shop.cql("DELETE FROM KS.t WHERE k = 1 AND c = 1", "DELETE FROM KS.t WHERE k = 2 AND c = 5.000")
+    caught_up(shop)
+    assert rows_of(shop, "shop.t") == []
+
+
 def test_what_expires_is_deleted_at_its_time_and_truncate_takes_all(shop: Shop) -> None:
     shop.cql(ORDERS)
     shop.configure(tables=["orders"])

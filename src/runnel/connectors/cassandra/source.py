@@ -19,7 +19,7 @@ from runnel.connectors.cassandra.cell_store import CellStore
 from runnel.connectors.cassandra.client import Client, name_of
 from runnel.connectors.cassandra.commitlog.positions import covers, position_of
 from runnel.connectors.cassandra.log_files import open_files, open_live
-from runnel.connectors.cassandra.log_partial import log_position, mutations, release
+from runnel.connectors.cassandra.logs import Logs
 from runnel.connectors.cassandra.read_again import merge_exactly
 from runnel.connectors.cassandra.reconcile import merge, rows
 from runnel.connectors.cassandra.row_changes import Batch, Touched, by_partition, row_columns
@@ -33,7 +33,6 @@ from runnel.errors import Terminal, UsageError
 from runnel.model.relation import Column, check_columns
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
@@ -78,7 +77,8 @@ class CassandraSource:
         self.settings, self._folder = settings, folder
         self._client = None if settings.logs else Client(settings)
         try:
-            self._logs = open_files(settings) if self._client is None else open_live(settings, self._client)
+            nodes = open_files(settings) if self._client is None else open_live(settings, self._client)
+            self._logs = Logs(nodes, settings.keyspace, self._client, release=settings.release)
             self._tables = {table.name: table for table in self._described()}
         except BaseException:
             self.close()
@@ -91,10 +91,9 @@ class CassandraSource:
         if self._client is not None:
             return self._client.chosen_tables()
         # Log files may define their tables anywhere, so they are gone through once.
-        whole = Cycle(None, log_position(self._logs), self._folder)
-        for _ in mutations(self._logs, self.settings.keyspace, whole):
+        for _ in self._logs.mutations(Cycle(None, self._logs.position(), self._folder)):
             pass
-        found = {table.name: table for log in self._logs for table in log.reader.catalog.tables()}
+        found = {table.name: table for node in self._logs.nodes for table in node.reader.catalog.tables()}
         return [
             table
             for name, table in found.items()
@@ -105,10 +104,7 @@ class CassandraSource:
     def _store(self) -> CellStore:
         """The cells; opened by whoever reads changes, for it lets nobody else in."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        return CellStore(self._path, self._table)
-
-    def _table(self, table_id: uuid.UUID) -> TableSchema | None:
-        return next((found for log in self._logs if (found := log.reader.catalog.table(table_id))), None)
+        return CellStore(self._path, self._logs.table)
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Give the chosen tables; their key is the primary key."""
@@ -128,11 +124,11 @@ class CassandraSource:
         """Give the position after what can be read now, about `max_rows` of it; `start` where nothing of it is ours."""
         now = int(time.time())
         if not start:
-            return log_position(self._logs)
+            return self._logs.position()
         hosts = {}
-        for log in self._logs:
-            begin = position_of(start["hosts"], log.host)
-            hosts[log.host] = list(log.folder.latest(begin, max_rows * BYTES_PER_ROW))
+        for node in self._logs.nodes:
+            begin = position_of(start["hosts"], node.host)
+            hosts[node.host] = list(node.folder.latest(begin, max_rows * BYTES_PER_ROW))
         end = {"hosts": hosts, "time": max(now, int(start["time"]))}
         return end if self._has_news(start, end) else start
 
@@ -145,7 +141,7 @@ class CassandraSource:
             return True
         known, upto = self._quiet
         begin = upto if known == start else start
-        if next(mutations(self._logs, self.settings.keyspace, Cycle(begin, end, self._folder)), None) is not None:
+        if next(self._logs.mutations(Cycle(begin, end, self._folder)), None) is not None:
             return True
         self._quiet = (start, end)
         self._align(start)
@@ -166,8 +162,8 @@ class CassandraSource:
         """Keep the cells as of `end`, then let the server forget its log up to there."""
         if self._read_up_to == end:
             self._store.save(end)
-        if self.settings.release and self._client is not None and self._store.position() == end:
-            release(self._logs, end)
+        if self._store.position() == end:
+            self._logs.release(end)
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         """Say whether the logs were read so far: `{"hosts": {folder: [segment, position]}}`, or without `hosts`."""
@@ -176,11 +172,11 @@ class CassandraSource:
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say which logs have more, and how many bytes the server keeps for this reader."""
         behind = []
-        for log in self._logs:
-            begin = position_of(start.get("hosts", {}), log.host)
-            if log.folder.latest(begin) > begin:
-                behind.append(log.host)
-        return {"behind": behind, "kept_bytes": sum(log.folder.kept() for log in self._logs)}
+        for node in self._logs.nodes:
+            begin = position_of(start.get("hosts", {}), node.host)
+            if node.folder.latest(begin) > begin:
+                behind.append(node.host)
+        return {"behind": behind, "kept_bytes": sum(node.folder.kept() for node in self._logs.nodes)}
 
     def close(self) -> None:
         """Let go of the connection and the file."""
@@ -240,14 +236,14 @@ class CassandraSource:
         def touch(table: TableSchema, key: bytes) -> Touched:
             return touched.setdefault((table.name, key), Touched(table, was))
 
-        for mutation in mutations(self._logs, self.settings.keyspace, Cycle(start or None, end, self._folder)):
+        for mutation in self._logs.mutations(Cycle(start or None, end, self._folder)):
             for table, key, added in by_partition(mutation.changes):
                 if table.name not in self._tables:
                     continue
                 if added[0][0] == cells.TRUNCATE:
                     for gone in self._store.keys(table):
                         touch(table, gone).all_rows(self._store.get(table, gone))
-                    self._store.truncate(table, added[0][7], exactly=len(self._logs) == 1)
+                    self._store.truncate(table, added[0][7], exactly=len(self._logs.nodes) == 1)
                     continue
                 state = self._store.get(table, key)
                 touch(table, key).by(state, added)
