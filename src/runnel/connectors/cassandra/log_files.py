@@ -17,7 +17,7 @@ from runnel.errors import Place, Terminal, UsageError
 
 if TYPE_CHECKING:
     from runnel.connectors.cassandra.client import Client
-    from runnel.connectors.cassandra.schema import TableSchema
+    from runnel.connectors.cassandra.schema import SchemaRows, TableSchema
     from runnel.connectors.cassandra.settings import Settings
 
 
@@ -53,8 +53,12 @@ def open_live(settings: Settings, client: Client) -> list[NodeLog]:
     wanted = [(table.keyspace, table.name) for table in tables]
     definitions = client.all_definitions()
     return [
-        NodeLog(str(folder), LogFolder(folder), LogReader(Catalog(definitions, wanted=wanted))) for folder in folders
+        NodeLog(str(folder), LogFolder(folder), LogReader(_catalog(definitions, wanted, client))) for folder in folders
     ]
+
+
+def _catalog(definitions: SchemaRows, wanted: list[tuple[str, str]], client: Client) -> Catalog:
+    return Catalog(definitions, wanted=wanted, ask=client.all_definitions)
 
 
 def _check_enough(settings: Settings, client: Client, folders: int) -> None:

@@ -14,6 +14,7 @@ from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cell_store import CellStore
 from runnel.connectors.cassandra.cells import Change
 from runnel.connectors.cassandra.deltas import Delta, Operation
+from runnel.connectors.cassandra.doubts import gone_rows
 from runnel.connectors.cassandra.live_rows import compare
 from runnel.connectors.cassandra.log_deltas import COARSE, MICROSECONDS, Teller
 from runnel.connectors.cassandra.read_again import merge_exactly
@@ -82,6 +83,12 @@ class LogFull:
         now = int(cycle.upto["time"])
         for table, key, state in store.expiring(now):
             yield from self._expire(store, table, key, state, now)
+        for table, key, places in gone_rows(self._client, store, now) if self._client is not None else ():
+            state = store.get(table, key)
+            for place in places:
+                state.rows[place].liveness = None
+                yield self._row_delete(table, key, place, now * MICROSECONDS)
+            store.changed(table, key)
 
     def _trace_back(self, store: CellStore, cycle: Cycle) -> None:
         """Learn from the whole log what was before a position that somebody asks from; a live log has lost its beginning."""
@@ -208,10 +215,17 @@ class LogFull:
             for clustering in list(state.rows):
                 was = row_at(state, table, clustering, moment - 1)
                 if was is not None:
-                    now = row_at(state, table, clustering, moment) or {}
-                    yield from self._deletes(table, key, clustering, was, now, moment * MICROSECONDS)
+                    now = row_at(state, table, clustering, moment)
+                    yield from self._deletes(table, key, clustering, was, now or {}, moment * MICROSECONDS)
+                    if clustering is not None and now is None and all(was[c.name] is None for c in table.regular):
+                        yield self._row_delete(table, key, clustering, moment * MICROSECONDS)
             moment = next_expiry(state, moment)
         store.see(table, key, upto)
+
+    def _row_delete(self, table: TableSchema, key: bytes, clustering: Clustering, time: int) -> Delta:
+        """Tell the end of a row that has nothing but its key."""
+        place = (table, key, clustering, None, None, None, time, 0, 0)
+        return self._teller.coarse(Change(cells.ROW_DELETE, *place))
 
     def _truncate(self, store: CellStore, change: Change) -> Iterator[Delta]:
         table = change.table

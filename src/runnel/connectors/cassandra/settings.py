@@ -29,7 +29,7 @@ _NUMBERS = ("port", "parallel", "page")
 _FLAGS = ("merge_equal", "compare_times", "times", "release")
 KEYS = (
     *("hosts", "port", "keyspace", "tables", "capture", "consistency", "start", "user", "password", "datacenter"),
-    *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "parallel", "page"),
+    *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "recheck", "parallel", "page"),
     *("separators", "merge_equal", "compare_times", "times", "release"),
 )
 
@@ -63,6 +63,7 @@ class Settings:
     timeout: float = 30.0
     parallel: int = 4
     page: int = 1000
+    recheck: float = 60.0
     separators: Separators = field(default=STANDARD)
     merge_equal: bool = False
     compare_times: bool = False
@@ -82,7 +83,7 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
     made["cdc_raw"] = tuple(folder / path for path in check.names(values, "cdc_raw")) if "cdc_raw" in values else ()
     if "logs" in made:
         made["logs"] = tuple(str(folder / pattern) for pattern in made["logs"])
-    made |= {key: check.duration(values, key) for key in ("overlap", "timeout") if key in values}
+    made |= {key: check.duration(values, key) for key in ("overlap", "timeout", "recheck") if key in values}
     if "schema" in values:
         made["schema"] = folder / str(values["schema"])
     if "datacenter" in values:
