@@ -60,19 +60,19 @@ class Capture:
                 f"there is no technique {self.technique!r}",
                 hint=nearest(self.technique, TECHNIQUES) or f"one of {', '.join(TECHNIQUES)}",
             )
-        self._cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
+        self.cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
 
     def position(self) -> Position | None:
         """Give the end of the last cycle."""
-        state = self._cycles.state()
+        state = self.cycles.state()
         return None if state is None else state.upto
 
     def deltas(self, since: Position | None = None, *, last: bool = False) -> Iterator[Delta]:
         """Run a cycle and give its deltas; with `since`, give what happened after that position and remember nothing."""
-        technique = self._open()
+        technique = self.open()
         try:
             if since is None:
-                found: Iterable[Delta] = self._cycles.run(technique, tell_first=self.settings.start != "latest")
+                found: Iterable[Delta] = self.cycles.run(technique, tell_first=self.settings.start != "latest")
             else:
                 found = cycles.read_once(technique, since)
             if last:
@@ -101,9 +101,10 @@ class Capture:
             )
         with Client(self.settings) as client:
             work = prepare.undo if undo else prepare.prepare
-            work(client, self.technique, self._cycles, say)
+            work(client, self.technique, self.cycles, say)
 
-    def _open(self) -> Technique:
+    def open(self) -> Technique:
+        """Connect, and give the technique; `cycles` runs it, and whoever opened it closes it."""
         if self._expand and self.technique == "log-partial":
             raise UsageError(
                 "RUNNEL-CAPTURE-EXPAND",

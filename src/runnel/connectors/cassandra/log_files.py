@@ -99,13 +99,18 @@ def open_files(settings: Settings) -> list[NodeLog]:
         )
     logs = []
     for folder, paths in sorted(found.items()):
-        baseline = None
-        if settings.schema is not None:
-            baseline = parse_schema(_text(settings), file=settings.schema.name, keyspace=settings.keyspace)
+        baseline = file_definitions(settings)
         wanted = None if settings.tables is None else [(settings.keyspace, name) for name in settings.tables]
         reader = LogReader(Catalog(baseline, read_at=0, wanted=wanted))
         logs.append(NodeLog(str(folder), LogFolder(_only(folder, paths), indexed=False), reader))
     return logs
+
+
+def file_definitions(settings: Settings) -> SchemaRows | None:
+    """Give the definitions that copied files are read with, if there are any but their own."""
+    if settings.schema is None:
+        return None
+    return parse_schema(_text(settings), file=settings.schema.name, keyspace=settings.keyspace)
 
 
 def _text(settings: Settings) -> str:

@@ -153,11 +153,15 @@ class CassandraSource:
         self._quiet = (start, end)
         self._align(start)
         now = int(end["time"])
-        if next(self._store.expiring(now), None) is not None:
+        return next(self._store.expiring(now), None) is not None or self._is_row_gone(start, now)
+
+    def _is_row_gone(self, start: Offset, now: int) -> bool:
+        """Say whether a row has expired of which only a snapshot told."""
+        if self._client is None or not self._store.doubtful(now - int(self.settings.recheck)):
+            return False
+        if next(gone_rows(self._client, self._store, now), None) is not None:
             return True
-        if self._client is None or next(gone_rows(self._client, self._store, now), None) is not None:
-            return self._client is not None
-        self._store.save(start)  # it knows now which rows were seen again
+        self._store.save(start)  # the others were seen again, and that is to be remembered
         return False
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
