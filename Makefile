@@ -6,10 +6,12 @@ STAMP := $(VENV)/.installed
 JOBS ?= 2
 N ?= 2000
 SECONDS ?= 20
+STATEMENTS ?= 20000
 ARGS ?=
+CASSANDRA ?= --hosts 127.0.0.1 --port 9042
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random soak fuzz cassandra lint format bench bench-all bench-docs docs clean
+.PHONY: help demo test test-fast test-random test-cassandra soak fuzz cassandra lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -29,6 +31,9 @@ test-fast: $(STAMP) ## the tests that need neither Spark nor a server
 
 test-random: $(STAMP) ## N random views and changes, maintained == recomputed (N=2000)
 	@RUNNEL_SEED=$${RUNNEL_SEED:-0} RUNNEL_CASES=$(N) $(BIN)/pytest -m "not slow" -k "random" --timeout 0 -s $(ARGS)
+
+test-cassandra: $(STAMP) ## random statements on real Cassandra servers, killed nodes too: logs rebuilt == SELECT * (STATEMENTS=20000)
+	@RUNNEL_SEED=$${RUNNEL_SEED:-0} RUNNEL_CASSANDRA_STATEMENTS=$(STATEMENTS) $(BIN)/pytest -k test_real_log --timeout 0 -s $(ARGS)
 
 soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
 	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
@@ -53,7 +58,8 @@ format: $(STAMP) ## format the code and mend what ruff can mend
 bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000")
 	@$(BIN)/runnel bench dashboard $(ARGS)
 
-# The published benchmarks by name; `make bench-run-growth` runs one of them.
+# The published benchmarks by name; `make bench-run-growth` runs one of them. That of capture needs a server, such as `make cassandra`
+# starts: CASSANDRA="--hosts ... --port ...".
 BENCH_dashboard-1m := dashboard --base 1000000
 BENCH_dashboard-10m := dashboard --base 10000000
 BENCH_dashboard-10m-100k := dashboard --base 10000000 --changes 100000
@@ -66,7 +72,9 @@ BENCH_sustained := sustained --base 10000000 --rate max --seconds 300 --batch 10
 BENCH_latency := latency --base 10000000 --rate 1000 --seconds 60
 BENCH_choice := choice
 BENCH_peers := peers --install
-PUBLISHED := $(patsubst BENCH_%,%,$(filter BENCH_%,$(.VARIABLES)))
+BENCH_decode := decode
+BENCH_capture = capture $(CASSANDRA)
+PUBLISHED := $(filter-out capture,$(patsubst BENCH_%,%,$(filter BENCH_%,$(.VARIABLES))))
 
 bench-all: $(addprefix bench-run-,$(sort $(PUBLISHED))) ## all published benchmarks, figures kept in docs/benchmarks (hours; -k goes on after a failure)
 	@$(MAKE) --no-print-directory bench-docs

@@ -1,7 +1,7 @@
 """Write the tables and charts of docs/benchmarks.md from the figures kept in docs/benchmarks/*.json; the prose stays.
 
-Between `<!-- figures: NAME -->` and `<!-- end -->` stands what NAME.json says. Figures of a run that was not verified, or not on
-Spark, are refused.
+Between `<!-- figures: NAME -->` and `<!-- end -->` stands what NAME.json says. Figures of a run that was not verified, or whose
+views were not kept on Spark, are refused.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from runnel.bench import choice, dashboard, growth, latency, minmax, sustained, tpch
+from runnel.bench.cassandra import capture_sheet, decode
 from runnel.bench.peers import measure as peers
 from runnel.bench.report import GIGA, Sheet, markdown
 from scripts.benchmark_charts import bars, lines
@@ -48,7 +49,7 @@ def charts(kept: Mapping[str, Figures]) -> dict[str, str]:
 
 def refuse_unfit(name: str, figures: Figures) -> None:
     """Refuse figures that must not be published."""
-    if figures["engine"] != "spark" or not figures["verified"]:
+    if figures["engine"] not in ("spark", "none") or not figures["verified"]:
         raise SystemExit(
             f"{name}.json is of a run on {figures['engine']}, verified: {figures['verified']}; measure it again"
         )
@@ -111,6 +112,8 @@ SHEETS: dict[str, Callable[[Figures], Sheet]] = {
     "latency": latency.sheet,
     "choice": choice.sheet,
     "peers": peers.sheet,
+    "capture": capture_sheet.sheet,
+    "decode": decode.sheet,
 }
 CHARTS: dict[str, Callable[[Figures], str]] = {
     "dashboard": _dashboard_chart,

@@ -6,10 +6,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connectors.cassandra.capture import CLASSES
+from runnel.connectors.cassandra.capture import ABILITIES
 
 if TYPE_CHECKING:
-    from runnel.connectors.cassandra.technique import Technique
+    from runnel.connectors.cassandra.technique import Abilities
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "stores" / "cassandra.md"
@@ -22,19 +22,19 @@ HEAD = """\
 
 def table() -> str:
     """Give the table."""
-    return HEAD + "".join(_row(technique) for technique in CLASSES)
+    return HEAD + "".join(_row(technique) for technique in ABILITIES)
 
 
-def _row(technique: type[Technique]) -> str:
-    flags = [technique.SEES_PREVIOUS, technique.SEES_EXPIRY, technique.SEES_COUNTERS]
+def _row(technique: Abilities) -> str:
+    flags = [technique.previous, technique.expiry, technique.counters]
     cells = [
-        technique.NAME,
-        ", ".join(map(str, technique.OPERATIONS)),
-        _yes(technique.SEES_DELETES),
-        technique.GRANULARITY if technique.SEES_DELETES else "",
+        technique.name,
+        ", ".join(map(str, technique.operations)),
+        _yes(technique.deletes),
+        technique.level if technique.deletes else "",
         *map(_yes, flags),
-        ", ".join(sorted(effect.value for effect in technique.NET_EFFECTS)) or "none",
-        technique.NEEDS,
+        ", ".join(sorted(effect.value for effect in technique.net_effects)) or "none",
+        technique.needs,
     ]
     return f"| {' | '.join(cells)} |\n"
 
@@ -48,7 +48,7 @@ def main() -> None:
     text = PAGE.read_text()
     made = BEGIN + table() + END
     PAGE.write_text(re.sub(re.escape(BEGIN) + ".*?" + re.escape(END), lambda _: made, text, flags=re.DOTALL))
-    print(f"{PAGE.relative_to(ROOT)}: {len(CLASSES)} techniques")
+    print(f"{PAGE.relative_to(ROOT)}: {len(ABILITIES)} techniques")
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import subprocess
 import tempfile
 import uuid
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
@@ -308,11 +308,14 @@ HOSTS = ("127.0.0.41", "127.0.0.42", "127.0.0.43")
 
 
 @contextmanager
-def ring(hosts: Sequence[str] = HOSTS, further: Mapping[str, Any] | None = None) -> Iterator[list[CassandraNode]]:
+def ring(
+    hosts: Sequence[str] = HOSTS, further: Mapping[str, Any] | None = None, options: NodeOptions | None = None
+) -> Iterator[list[CassandraNode]]:
     """Run a node at each address, sharing the tokens evenly; with three replicas each node holds every row.
 
     `further` are more lines of every node's cassandra.yaml.
     """
+    like = options or NodeOptions()
     home = Path(tempfile.mkdtemp(prefix="rca"))
     ports = (free_port(hosts[0]), free_port(hosts[0]))
     step = 2**64 // len(hosts)
@@ -320,8 +323,8 @@ def ring(hosts: Sequence[str] = HOSTS, further: Mapping[str, Any] | None = None)
     nodes = []
     for at, host in enumerate(hosts):
         settings = {"initial_token": -(2**63) + at * step, "auto_bootstrap": "false"} | dict(further or {})
-        options = NodeOptions(heap="192m", settings=settings, flags=flags)
-        nodes.append(CassandraNode(home / f"node{at}", host, ports, options, f"{hosts[0]}:{ports[1]}"))
+        own = replace(like, heap="192m", settings=settings, flags=flags)
+        nodes.append(CassandraNode(home / f"node{at}", host, ports, own, f"{hosts[0]}:{ports[1]}"))
     try:
         nodes[0].start()
         for node in nodes[1:]:

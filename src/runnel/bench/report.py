@@ -67,14 +67,16 @@ def keep(figures: Mapping[str, Any], path: Path) -> None:
 
 def about(figures: Mapping[str, Any]) -> str:
     """Say on what it was measured and whether the views were right."""
-    m = figures["machine"]
-    versions = ", ".join(f"{name} {m[key]}" for name, key in _VERSIONS if m.get(key))
     right = "equal" if figures["verified"] else "NOT EQUAL"
     test = "" if figures["engine"] == "spark" else f" A trial on the engine {figures['engine']}, not for publishing."
-    return (
-        f"Every view verified after the run: {right}.{test} Machine: {m['processor']}, {m['cores']} cores,"
-        f" {m['memory'] / GIGA:.0f} GiB, {m['system']}; {versions}."
-    )
+    return f"Every view verified after the run: {right}.{test} {machine_line(figures)}"
+
+
+def machine_line(figures: Mapping[str, Any]) -> str:
+    """Say on what it was measured."""
+    m = figures["machine"]
+    versions = ", ".join(f"{name} {m[key]}" for name, key in _VERSIONS if m.get(key))
+    return f"Machine: {m['processor']}, {m['cores']} cores, {m['memory'] / GIGA:.0f} GiB, {m['system']}; {versions}."
 
 
 def memory_line(figures: Mapping[str, Any]) -> str:
@@ -97,6 +99,7 @@ _VERSIONS = (
     ("Python", "python"),
     ("Java", "java"),
     ("Spark", "pyspark"),
+    ("Cassandra", "cassandra"),
     ("DuckDB", "duckdb"),
     ("pyarrow", "pyarrow"),
     ("runnel", "runnel"),

@@ -185,6 +185,41 @@ def peers(
     _run(lambda place: measure.measure(place, load), measure.sheet, report)
 
 
+@app.command()
+def capture(
+    hosts: Annotated[str, typer.Option(help="Cassandra's nodes, with commas.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="The port of its native protocol.")] = 9042,
+    cdc_raw: Annotated[str, typer.Option(help="Its log folders as they are seen from here, with commas.")] = "",
+    rows: Annotated[int, typer.Option(help="Rows N; 2N are measured too.", metavar="N", min=4)] = 1_000,
+    rounds: Annotated[int, typer.Option(help="How often each cycle is run.", metavar="R", min=1)] = 5,
+    width: Annotated[int, typer.Option(help="Characters of each of ten values.", min=2)] = 100,
+    report: Report = None,
+    *,
+    triggers: Annotated[
+        bool, typer.Option("--triggers", help="The server has runnel's triggers: measure them.")
+    ] = False,
+) -> None:
+    """Time cycles of all capture techniques on a Cassandra: `make cassandra` starts one."""
+    from runnel.bench.cassandra import capture, capture_sheet
+    from runnel.bench.cassandra.ycsb import Server
+
+    server = Server(tuple(hosts.split(",")), port, tuple(folder for folder in cdc_raw.split(",") if folder))
+    size = capture.Size(rows, rounds, width=width, triggers=triggers)
+    _run(lambda _: capture.measure(server, size), capture_sheet.sheet, report)
+
+
+@app.command()
+def decode(
+    mutations: Annotated[int, typer.Option(help="Mutations of a segment.", metavar="N", min=1)] = 100_000,
+    rounds: Annotated[int, typer.Option(help="How often each way is timed.", min=1)] = 5,
+    report: Report = None,
+) -> None:
+    """Decode a segment of Cassandra's log: mutations per second of one core, and with one and two of Spark's tasks."""
+    from runnel.bench.cassandra import decode
+
+    _run(lambda place: decode.measure(place, decode.Load(mutations, rounds)), decode.sheet, report)
+
+
 def _whole(option: str, text: str) -> int:
     return int(_number(option, text.replace("_", "")))
 

@@ -15,7 +15,7 @@ from runnel.connectors.cassandra.commitlog.errors import LogError
 from runnel.connectors.cassandra.commitlog.log import LogReader
 from runnel.connectors.cassandra.commitlog.mutation import Decoder
 from runnel.connectors.cassandra.commitlog.system_tables import system_tables
-from runnel.connectors.cassandra.schema import build_tables
+from runnel.connectors.cassandra.schema import SchemaRows, build_tables
 from runnel.connectors.cassandra.schema_text import parse_schema
 from tests.connectors.cassandra.encoder import Cell, Row, Secret, Updated, body, expected, write_segment
 from tests.connectors.cassandra.random_updates import RandomUpdates, schema, tables
@@ -168,6 +168,51 @@ def test_a_table_that_is_neither_known_nor_wanted_is_passed_over(tmp_path: Path)
     path = write_segment(tmp_path, [[stranger, body(fixed())]])
     found = list(LogReader(Catalog(schema(), wanted={("r", "fixed")})).read(path))
     assert [mutation.changes for mutation in found] == [expected(fixed())]
+
+
+def test_what_stands_behind_a_table_that_is_not_known_is_read(tmp_path: Path) -> None:
+    """A batch that begins with two tables that were dropped, with a wanted one behind them, between them and nowhere."""
+    text = "; ".join(
+        f"CREATE TABLE k.{name} (id int PRIMARY KEY, v int) WITH ID = {uuid.UUID(int=n)}"
+        for n, name in enumerate("abcd", 1)
+    )
+    made = {table.name: table for table in build_tables(parse_schema(text))}
+    row = Row((), (5, 0, 0), cells=(Cell("v", made["a"].id.bytes[:4], 5),))
+    updates = {name: Updated(table, b"\0\0\0\1", rows=(row,)) for name, table in made.items()}
+    orders = ("ab", "abc", "acb", "cab", "abcd", "acbd", "cdab")
+    path = write_segment(tmp_path, [[body(*(updates[name] for name in order)) for order in orders]])
+    known = parse_schema("; ".join(part for part in text.split("; ") if "k.c" in part or "k.d" in part))
+    reader = LogReader(Catalog(known, wanted=[("k", "c"), ("k", "d")]))
+    found = ["".join(dict.fromkeys(c[1].name for c in mutation.changes)) for mutation in reader.read(path)]
+    assert found == ["c", "c", "c", "cd", "cd", "cd"]
+
+
+def test_the_server_is_asked_once_for_what_the_log_does_not_define(tmp_path: Path) -> None:
+    ids = [uuid.UUID(int=n) for n in (1, 2, 3)]
+    old = parse_schema(
+        f"CREATE TABLE k.t (id int PRIMARY KEY, v int) WITH ID = {ids[0]}; "
+        f"CREATE TABLE k.u (id int PRIMARY KEY, v int) WITH ID = {ids[2]}"
+    )
+    new = parse_schema(
+        f"CREATE TABLE k.t (id int PRIMARY KEY, v int) WITH ID = {ids[1]}; "
+        f"CREATE TABLE k.u (id int PRIMARY KEY, added int, v int) WITH ID = {ids[2]}"
+    )
+    tables = build_tables(new)
+    bodies = [
+        body(Updated(table, b"\0\0\0\1", rows=(Row((), (n, 0, 0), cells=(Cell(table.regular[0].name, bytes(4), n),)),)))
+        for n in (5, 6)
+        for table in tables
+    ]
+    asked: list[int] = []
+
+    def ask() -> SchemaRows:
+        asked.append(1)
+        return new
+
+    reader = LogReader(Catalog(old, wanted=[("k", "t"), ("k", "u")], ask=ask))
+    found = [mutation.changes[0][1].name for mutation in reader.read(write_segment(tmp_path, [bodies]))]
+    assert found == ["t", "u", "t", "u"]
+    assert len(asked) == 1
 
 
 def test_a_definition_that_cannot_be_read_matters_only_where_its_table_does(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.cassandra
 ROWS = 300
+MOST_SCANS = 100
 WIDE = "x" * 10_000
 
 
@@ -45,6 +46,21 @@ def test_a_log_is_told_from_a_position_or_a_time_on(shop: Shop) -> None:
         assert shop.told("log-partial", "--since", since) == ["ups v:2"]
     assert "RUNNEL-CAPTURE-SINCE" in shop.run("capture", "shop", "--technique", "log", "--since", "0", exit_code=2)
     assert shop.told("log-partial") == ["ups v:2"]
+
+
+def test_equal_clusterings_of_different_bytes_are_one_row(shop: Shop) -> None:
+    shop.configure(tables=["t"])
+    shop.cql("CREATE TABLE KS.t (k int, c decimal, v int, PRIMARY KEY (k, c)) WITH cdc = true")
+    assert shop.capture("log") == []
+    shop.cql(
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 1.0, 1)",
+        "UPDATE KS.t SET v = 2 WHERE k = 1 AND c = 1.00",
+        "DELETE v FROM KS.t WHERE k = 1 AND c = 1",
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 1.000, 3)",
+        "DELETE FROM KS.t WHERE k = 1 AND c = 1.0",
+    )
+    expected = ["ins v:1", "upd v:2 (was 1)", "del v (was 2)", "ins v:3", "del v (was 3)"]
+    assert shop.told("log", "--expand-deletes") == expected
 
 
 def test_copied_log_files_are_captured_without_a_server(shop: Shop, tmp_path: Path) -> None:
@@ -81,12 +97,21 @@ def test_c_j_three_replicas_are_told_once_and_a_silent_one_is_an_error_until_it_
         )
         assert shop.told("scan") == ["ups v:1"]
         assert shop.told("log") == ["ins v:1"]
+        before = shop.run("capture", "shop", "--technique", "scan", "--since", "0").strip().rpartition("-")[2]
         nodes[2].stop()
         nodes[0].cql(f"UPDATE {shop.keyspace}.t SET v = 2 WHERE k = 1", consistency="QUORUM")
         assert "RUNNEL-CASSANDRA-REPLICAS" in shop.run("capture", "shop", "--technique", "scan", exit_code=3)
+        assert _scanned(shop, nodes, "ONE", before) == ["ups v:2"], "the nearest replica of those that are there"
         nodes[2].start()
         wait_until_joined(nodes)
+        # Which replica is the nearest changes from request to request; that one is behind.
+        assert any(_scanned(shop, nodes, "ONE", before) == [] for _ in range(MOST_SCANS))
+        assert _scanned(shop, nodes, "ALL", before) == ["ups v:2"]
         assert shop.told("scan") == ["ups v:2"]
+        assert all(_scanned(shop, nodes, "ONE", before) == ["ups v:2"] for _ in range(5)), "ALL mends what is behind"
+        shop.configure(tables=["t"], cdc_raw=[str(node.cdc_raw) for node in nodes], timeout="10 seconds")
+        shop.cql("CREATE TABLE KS.w (k int PRIMARY KEY, v text)")
+        shop.cql(*(f"INSERT INTO KS.w (k, v) VALUES ({n}, '{WIDE}')" for n in range(ROWS)))  # segments roll meanwhile
         shop.cql("INSERT INTO KS.t (k, v) VALUES (2, 5)", "DELETE FROM KS.t WHERE k = 2")
         for number, node in enumerate(nodes, 1000):
             _mark(shop, node, number)
@@ -97,6 +122,13 @@ def test_c_j_three_replicas_are_told_once_and_a_silent_one_is_an_error_until_it_
             f"ALTER KEYSPACE {shop.keyspace} WITH replication = {{'class': 'SimpleStrategy', 'replication_factor': 2}}"
         )
         assert "RUNNEL-CASSANDRA-NODES" in shop.run("capture", "shop", "--technique", "log", exit_code=2)
+
+
+def _scanned(shop: Shop, nodes: list[CassandraNode], level: str, since: str) -> list[str]:
+    """Scan at a level for what was written after a time, and remember nothing."""
+    settings = {"tables": ["t"], "cdc_raw": [str(node.cdc_raw) for node in nodes], "timeout": "10 seconds"}
+    shop.configure(consistency=level, **settings)
+    return shop.told("scan", "--since", since)
 
 
 def _mark(shop: Shop, node: CassandraNode, number: int) -> None:

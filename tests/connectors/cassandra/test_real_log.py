@@ -22,7 +22,7 @@ from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge
 from runnel.connectors.cassandra.schema import build_tables
 from tests.connectors.cassandra.compare import States, rebuild, rebuilt_rows, schema_rows, selected_rows, truncated
 from tests.connectors.cassandra.workload import KEYSPACE, Workload, definitions
-from tests.servers.cassandra import NodeOptions, cassandra, ring
+from tests.servers.cassandra import NodeOptions, cassandra, ring, wait_until_joined
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -124,21 +124,69 @@ def _merged(states: States, rest: States, tables: dict[Any, TableSchema]) -> Sta
     return states
 
 
-def test_the_logs_of_three_replicas_are_one_table_together_and_each() -> None:
-    with ring(("127.0.0.24", "127.0.0.25", "127.0.0.26")) as nodes, connected(nodes[0]) as session:
+FULL = "RUNNEL_CASSANDRA_STATEMENTS" in os.environ
+ON_RINGS = STATEMENTS if FULL else 600
+RINGS = [("NONE", "LZ4Compressor"), ("CASSANDRA_4", None), ("NONE", None)]
+"""Log versions 8 and 7; the first is run always, all of them with `make test-cassandra`."""
+
+
+@pytest.mark.parametrize(("compatibility", "compression"), RINGS if FULL else RINGS[:1])
+def test_the_logs_of_three_replicas_are_one_table_also_when_nodes_crash(
+    compatibility: str, compression: str | None, say: Callable[[str], None]
+) -> None:
+    """First each log alone is the table; then a node is killed under statements, comes back, and another one is."""
+    say(f"seed {SEED}, {ON_RINGS} statements")
+    hosts, options = ("127.0.0.24", "127.0.0.25", "127.0.0.26"), NodeOptions(compatibility, compression)
+    with ring(hosts, options=options) as nodes, connected(nodes[0]) as session:
         followers = [Follower(node, session, replication=3) for node in nodes]
         for definition in definitions(replication=3):
             session.execute(definition)
-        workload = Workload(SEED)
-        for _ in range(STATEMENTS // 4):
-            session.execute(workload.next())
-        together: States = {}
-        tables = {table.id: table for table in followers[0].tables()}
-        for follower in followers:
-            follower.catch_up()
-            assert follower.differences() == {}
-            _merged(together, rebuild(follower.mutations), tables)
-            assert follower.differences(together) == {}
+        workload, part = Workload(SEED), ON_RINGS // 6
+        _some_of(session, workload, part, "ALL")
+        assert [_caught_up(follower) for follower in followers] == [{}, {}, {}]
+        for killed in (nodes[2], nodes[1]):
+            _some_of(session, workload, part, "ALL")
+            killed.kill()  # what it had not written down yet, the others have
+            workload.steady = True
+            _some_of(session, workload, part, "QUORUM")
+            killed.start()
+            wait_until_joined(nodes)
+            workload.steady = False
+            assert _together(followers) == {}
+        _some_of(session, workload, part, "ALL")
+        assert _together(followers) == {}
+        changed = {change[1].id for mutation in followers[0].mutations for change in mutation.changes}
+        assert changed >= {table.id for table in followers[0].tables()}
+
+
+def _some_of(session: Any, workload: Workload, count: int, level: str) -> None:
+    """Run statements; while a node goes, the server may give one up, which its logs know as well as its tables."""
+    from cassandra import ConsistencyLevel, OperationTimedOut, WriteFailure, WriteTimeout
+    from cassandra.query import SimpleStatement
+
+    done = 0
+    while done < count or workload.waiting:
+        statement = SimpleStatement(workload.next(), consistency_level=ConsistencyLevel.name_to_value[level])
+        try:
+            session.execute(statement)
+        except (OperationTimedOut, WriteTimeout, WriteFailure):
+            assert level != "ALL"
+        done += 1
+
+
+def _caught_up(follower: Follower) -> dict[str, tuple[list[str], list[str]]]:
+    follower.catch_up()
+    return follower.differences()
+
+
+def _together(followers: list[Follower]) -> dict[str, tuple[list[str], list[str]]]:
+    """Compare what every replica together gives with what all logs together give."""
+    tables = {table.id: table for table in followers[0].tables()}
+    together: States = {}
+    for follower in followers:
+        follower.catch_up()
+        _merged(together, rebuild(follower.mutations), tables)
+    return followers[0].differences(together)
 
 
 def _any_order_gives_the_same(follower: Follower) -> None:

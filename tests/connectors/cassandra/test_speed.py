@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.bench.cassandra.decode import count
+from runnel.bench.cassandra.segment import SCHEMA, write_segment
 from runnel.connectors.cassandra.commitlog.catalog import Catalog
 from runnel.connectors.cassandra.commitlog.log import LogReader
 from runnel.connectors.cassandra.schema_text import parse_schema
-from scripts.bench_decode import TEXT, count, segment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -24,11 +25,11 @@ PROMISED_PER_SECOND = 40_000
 def test_mutations_of_eight_columns_are_decoded_at_the_promised_speed(
     tmp_path: Path, say: Callable[[str], None]
 ) -> None:
-    path = segment(tmp_path, MUTATIONS)
+    path = write_segment(tmp_path, MUTATIONS)
     times = []
     for _ in range(3):
         start = time.process_time()
-        assert count(LogReader(Catalog(parse_schema(TEXT))).read(path)) == MUTATIONS
+        assert count(LogReader(Catalog(parse_schema(SCHEMA))).read(path)) == MUTATIONS
         times.append(time.process_time() - start)
     say(f"{MUTATIONS / min(times):,.0f} mutations per second of one core")
     assert min(times) < MUTATIONS / PROMISED_PER_SECOND

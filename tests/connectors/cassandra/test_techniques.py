@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.connectors.cassandra.capture import CLASSES
-from runnel.connectors.cassandra.deltas import Operation
+from runnel.connectors.cassandra.capture import ABILITIES
 from runnel.connectors.cassandra.technique import NetEffect
 from scripts.capture_reference import PAGE, table
 from tests.connectors.cassandra.ways import WAYS, written
 
 if TYPE_CHECKING:
     from runnel.connectors.cassandra.deltas import Delta
-    from runnel.connectors.cassandra.technique import Technique
+    from runnel.connectors.cassandra.technique import Abilities
     from tests.connectors.cassandra.conftest import Shop
 
 WAY_OF = {
@@ -29,14 +28,14 @@ def test_the_documentation_has_the_table_of_the_techniques() -> None:
 
 
 def test_every_technique_has_its_own_name() -> None:
-    assert len({technique.NAME for technique in CLASSES}) == len(CLASSES)
-    assert all(WAY_OF.get(technique.NAME, technique.NAME) in WAYS for technique in CLASSES)
+    assert len({technique.name for technique in ABILITIES}) == len(ABILITIES)
+    assert all(WAY_OF.get(technique.name, technique.name) in WAYS for technique in ABILITIES)
 
 
 @pytest.mark.cassandra
-@pytest.mark.parametrize("technique", CLASSES, ids=lambda technique: technique.NAME)
-def test_a_technique_sees_what_it_says_and_has_the_net_effects_it_says(shop: Shop, technique: type[Technique]) -> None:
-    with written(shop, WAY_OF.get(technique.NAME, technique.NAME)) as (name, writer):
+@pytest.mark.parametrize("technique", ABILITIES, ids=lambda technique: technique.name)
+def test_a_technique_sees_what_it_says_and_has_the_net_effects_it_says(shop: Shop, technique: Abilities) -> None:
+    with written(shop, WAY_OF.get(technique.name, technique.name)) as (name, writer):
         effects: set[NetEffect] = set()
         told: list[Delta] = []
 
@@ -60,17 +59,16 @@ def test_a_technique_sees_what_it_says_and_has_the_net_effects_it_says(shop: Sho
             effects.add(NetEffect.MULTIPLE_UPDATES)
         writer.set(e=1)
         writer.delete("e")
-        if not cycle() and technique.SEES_DELETES:
+        if not cycle() and technique.deletes:
             effects.add(NetEffect.DELETION_AFTER_INSERTION)
         whole = _delete_key(shop, name, cycle)
         if whole and all(delta.level == "column" for delta in whole):
             effects.add(NetEffect.GRANULARITY_LOST)
-        assert effects == technique.NET_EFFECTS
-        assert {delta.operation for delta in told} == set(technique.OPERATIONS)
-        assert (Operation.DEL in technique.OPERATIONS) == technique.SEES_DELETES
-        assert any(delta.previous is not None for delta in told) == technique.SEES_PREVIOUS
+        assert effects == technique.net_effects
+        assert {delta.operation for delta in told} == set(technique.operations)
+        assert any(delta.previous is not None for delta in told) == technique.previous
         levels = {delta.level for delta in told}
-        assert levels == ({"column"} if technique.GRANULARITY == "column" else {"column", "key"})
+        assert levels == ({"column"} if technique.level == "column" else {"column", "key"})
 
 
 def _delete_key(shop: Shop, technique: str, cycle: object) -> list[Delta]:

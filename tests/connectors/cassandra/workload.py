@@ -63,9 +63,10 @@ TEXTS = ["", "a", "b", "lorem ipsum", "ünïcödé ☃", "x" * 200]
 
 @dataclass
 class Workload:
-    """Makes statements from a seed."""
+    """Makes statements from a seed; while it is `steady`, none that changes a table or a type as a whole."""
 
     seed: int
+    steady: bool = False
     statements: int = 0
     dropped: bool = False
     type_fields: int = 0
@@ -299,7 +300,7 @@ def ranges(w: Workload) -> str:
 
 
 def altered(w: Workload) -> str:
-    if w.random.random() < 0.02:
+    if w.random.random() < 0.02 and not w.steady:
         w.dropped = not w.dropped
         return "ALTER TABLE w.altered " + ("DROP comes_and_goes" if w.dropped else "ADD comes_and_goes int")
     names, values = ["kept"], [w.text()]
@@ -350,6 +351,8 @@ def together(w: Workload) -> str:
 
 def whole_tables(w: Workload) -> str:
     """Give what changes a table or a type as a whole, now and then."""
+    if w.steady:
+        return keys_only(w)
     if w.random.random() < 0.05:
         w.waiting.append(table_definition("keys_only"))
         return "DROP TABLE w.keys_only"

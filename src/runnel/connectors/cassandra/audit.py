@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import struct
 from dataclasses import replace
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra.deltas import Operation
 from runnel.connectors.cassandra.scan import Overlap
 from runnel.connectors.cassandra.snapshot import Cell, Wanted, read_table
-from runnel.connectors.cassandra.technique import NetEffect, Position, Writer, clock
+from runnel.connectors.cassandra.technique import WRITE_TIMES, Abilities, Position, Writer, clock
 from runnel.connectors.cassandra.twins import PREFIX, captured_columns, remove_twin, set_twin, twin_of
 from runnel.errors import UsageError
 
@@ -35,25 +35,21 @@ if TYPE_CHECKING:
 UPKEEP = "twins.jsonl"
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
-_EFFECTS = frozenset({NetEffect.DELETION, NetEffect.UPDATE_AFTER_INSERTION, NetEffect.MULTIPLE_UPDATES})
+_TOLD = (Operation.INS, Operation.UPD)
+_NEEDS = "twin columns, a wrapper or trigger"
+BY_TIME = Abilities("audit (time)", _TOLD, WRITE_TIMES, _NEEDS)
+"""Of twins that hold the time of insertion."""
+BY_VALUE = Abilities("audit (value)", _TOLD, WRITE_TIMES, _NEEDS, previous=True)
+"""Of twins that hold the value last analysed."""
 
 
-class AuditByTime:
-    """Capture by twins that hold the time of insertion."""
-
-    NAME: ClassVar[str] = "audit (time)"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.INS, Operation.UPD)
-    SEES_DELETES: ClassVar[bool] = False
-    SEES_PREVIOUS: ClassVar[bool] = False
-    SEES_EXPIRY: ClassVar[bool] = False
-    SEES_COUNTERS: ClassVar[bool] = False
-    GRANULARITY: ClassVar[str] = "column"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = _EFFECTS
-    NEEDS: ClassVar[str] = "twin columns, a wrapper or trigger"
+class Audit:
+    """Capture by twins; by value, an update is told with the value before."""
 
     def __init__(self, client: Client, tables: list[TableSchema]) -> None:
         """Read these tables, which must have twins."""
         self._client, self._tables = client, tables
+        self._by_value = client.settings.audit == "value"
         check_twins(tables, client.settings.name)
 
     def now(self) -> Position:
@@ -62,45 +58,10 @@ class AuditByTime:
 
     def read(self, cycle: Cycle) -> Iterator[Delta]:
         """Give an insertion or an update for each column written in the window."""
-        yield from _read(self._client, self._tables, cycle, by_value=False)
+        yield from _read(self._client, self._tables, cycle, by_value=self._by_value)
 
     def settle(self, cycle: Cycle) -> None:
-        """Add missing twins, remove those without a column."""
-        self._client.write(_upkeep(cycle.kept / UPKEEP, self._tables))
-
-    def close(self) -> None:
-        """Close the connection."""
-        self._client.close()
-
-
-class AuditByValue:
-    """Capture by twins that hold the value last analysed."""
-
-    NAME: ClassVar[str] = "audit (value)"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.INS, Operation.UPD)
-    SEES_DELETES: ClassVar[bool] = False
-    SEES_PREVIOUS: ClassVar[bool] = True
-    SEES_EXPIRY: ClassVar[bool] = False
-    SEES_COUNTERS: ClassVar[bool] = False
-    GRANULARITY: ClassVar[str] = "column"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = _EFFECTS
-    NEEDS: ClassVar[str] = "twin columns, a wrapper or trigger"
-
-    def __init__(self, client: Client, tables: list[TableSchema]) -> None:
-        """Read these tables, which must have twins."""
-        self._client, self._tables = client, tables
-        check_twins(tables, client.settings.name)
-
-    def now(self) -> Position:
-        """Give this moment."""
-        return clock()
-
-    def read(self, cycle: Cycle) -> Iterator[Delta]:
-        """Give an insertion or an update for each column written in the window, an update with the value before."""
-        yield from _read(self._client, self._tables, cycle, by_value=True)
-
-    def settle(self, cycle: Cycle) -> None:
-        """Make each twin the value that was told; add missing ones, remove those without a column."""
+        """Add missing twins, remove those without a column; by value, make each the value that was told."""
         self._client.write(_upkeep(cycle.kept / UPKEEP, self._tables))
 
     def close(self) -> None:

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runnel.connectors.cassandra import cycles, prepare
-from runnel.connectors.cassandra.audit import AuditByTime, AuditByValue
+from runnel.connectors.cassandra import (
+    audit,
+    cycles,
+    log_full,
+    log_partial,
+    prepare,
+    scan,
+    snapshot_differential,
+    tracking,
+)
 from runnel.connectors.cassandra.client import Client
 from runnel.connectors.cassandra.cycles import Cycles
 from runnel.connectors.cassandra.delta_forms import write
 from runnel.connectors.cassandra.deltas import last_per_key, merge_equal
 from runnel.connectors.cassandra.log_files import NodeLog, open_files, open_live
-from runnel.connectors.cassandra.log_full import LogFull
-from runnel.connectors.cassandra.log_partial import LogPartial
-from runnel.connectors.cassandra.scan import Scan
+from runnel.connectors.cassandra.logs import Logs
 from runnel.connectors.cassandra.settings import TECHNIQUES, Settings, read_settings
-from runnel.connectors.cassandra.snapshot_differential import SnapshotDifferential
-from runnel.connectors.cassandra.tracking import Tracking
 from runnel.connectors.cassandra.trigger_jar import build_jar
 from runnel.errors import UsageError, nearest
 
@@ -26,16 +30,16 @@ if TYPE_CHECKING:
 
     from runnel import config
     from runnel.connectors.cassandra.deltas import Delta
-    from runnel.connectors.cassandra.technique import Position, Technique
+    from runnel.connectors.cassandra.technique import Abilities, Position, Technique
 
-CLASSES: tuple[type[Technique], ...] = (
-    AuditByTime,
-    AuditByValue,
-    Scan,
-    SnapshotDifferential,
-    LogPartial,
-    LogFull,
-    Tracking,
+ABILITIES: tuple[Abilities, ...] = (
+    audit.BY_TIME,
+    audit.BY_VALUE,
+    scan.ABILITIES,
+    snapshot_differential.ABILITIES,
+    log_partial.ABILITIES,
+    log_full.ABILITIES,
+    tracking.ABILITIES,
 )
 STATE = "capture"
 
@@ -56,19 +60,19 @@ class Capture:
                 f"there is no technique {self.technique!r}",
                 hint=nearest(self.technique, TECHNIQUES) or f"one of {', '.join(TECHNIQUES)}",
             )
-        self._cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
+        self.cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
 
     def position(self) -> Position | None:
         """Give the end of the last cycle."""
-        state = self._cycles.state()
+        state = self.cycles.state()
         return None if state is None else state.upto
 
     def deltas(self, since: Position | None = None, *, last: bool = False) -> Iterator[Delta]:
         """Run a cycle and give its deltas; with `since`, give what happened after that position and remember nothing."""
-        technique = self._open()
+        technique = self.open()
         try:
             if since is None:
-                found: Iterable[Delta] = self._cycles.run(technique, tell_first=self.settings.start != "latest")
+                found: Iterable[Delta] = self.cycles.run(technique, tell_first=self.settings.start != "latest")
             else:
                 found = cycles.read_once(technique, since)
             if last:
@@ -97,9 +101,10 @@ class Capture:
             )
         with Client(self.settings) as client:
             work = prepare.undo if undo else prepare.prepare
-            work(client, self.technique, self._cycles, say)
+            work(client, self.technique, self.cycles, say)
 
-    def _open(self) -> Technique:
+    def open(self) -> Technique:
+        """Connect, and give the technique; `cycles` runs it, and whoever opened it closes it."""
         if self._expand and self.technique == "log-partial":
             raise UsageError(
                 "RUNNEL-CAPTURE-EXPAND",
@@ -113,13 +118,13 @@ class Capture:
             tables = client.chosen_tables()
             match self.technique:
                 case "scan":
-                    return Scan(client, tables)
+                    return scan.Scan(client, tables)
                 case "snapshot":
-                    return SnapshotDifferential(client, tables)
+                    return snapshot_differential.SnapshotDifferential(client, tables)
                 case "audit":
-                    return (AuditByTime if self.settings.audit == "time" else AuditByValue)(client, tables)
+                    return audit.Audit(client, tables)
                 case "trigger":
-                    return Tracking(client, tables)
+                    return tracking.Tracking(client, tables)
             return self._of_logs(open_live(self.settings, client), client)
         except BaseException:
             client.close()
@@ -134,8 +139,8 @@ class Capture:
             )
         return self._of_logs(open_files(self.settings), None)
 
-    def _of_logs(self, logs: list[NodeLog], client: Client | None) -> Technique:
-        keyspace, release = self.settings.keyspace, self.settings.release
+    def _of_logs(self, nodes: list[NodeLog], client: Client | None) -> Technique:
+        logs = Logs(nodes, self.settings.keyspace, client, release=self.settings.release)
         if self.technique == "log-partial":
-            return LogPartial(logs, keyspace, client, release=release)
-        return LogFull(logs, keyspace, client, release=release, expand=self._expand)
+            return log_partial.LogPartial(logs)
+        return log_full.LogFull(logs, expand=self._expand)

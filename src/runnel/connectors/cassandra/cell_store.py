@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cells import Range
 from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge, next_expiry, purge
+from runnel.connectors.cassandra.single_row import unproven
 from runnel.errors import Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from runnel.connectors.cassandra.cells import ChangeTuple, Clustering
@@ -30,6 +31,8 @@ _SCHEMA = """
 CREATE TABLE IF NOT EXISTS partitions (
     tbl TEXT, key BLOB, seen INTEGER, expires INTEGER, changes TEXT, PRIMARY KEY (tbl, key)) WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS by_expiry ON partitions (expires) WHERE expires IS NOT NULL;
+CREATE TABLE IF NOT EXISTS doubtful (tbl TEXT, key BLOB, seen INTEGER, PRIMARY KEY (tbl, key)) WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS by_sight ON doubtful (seen);
 CREATE TABLE IF NOT EXISTS position (at TEXT);
 """
 MOST_CACHED = 50_000
@@ -94,11 +97,31 @@ class CellStore:
                 merge(self.get(table, key), [deleted])
                 self.changed(table, key)
             return
+        self.forget(table)
+
+    def forget(self, table: TableSchema) -> None:
+        """Forget everything of a table."""
         for place in [place for place in self._cached if place[0] == table.id]:
             del self._cached[place]
             self._changed.pop(place, None)
             self._seen.pop(place, None)
         self._connection.execute("DELETE FROM partitions WHERE tbl = ?", (table.id.hex,))
+        self._connection.execute("DELETE FROM doubtful WHERE tbl = ?", (table.id.hex,))
+
+    def doubtful(self, before: int) -> list[tuple[TableSchema, list[bytes]]]:
+        """Give the partitions with rows of which only the snapshot knows, by table: those last seen up to a second."""
+        self._flush()
+        found: dict[str, list[bytes]] = {}
+        for tbl, key in self._connection.execute("SELECT tbl, key FROM doubtful WHERE seen <= ?", (before,)):
+            found.setdefault(tbl, []).append(bytes(key))
+        known = ((self._tables(uuid.UUID(tbl)), keys) for tbl, keys in found.items())
+        return [(table, keys) for table, keys in known if table is not None]
+
+    def seen_again(self, table: TableSchema, keys: Iterable[bytes], at: int) -> None:
+        """Note that such rows of partitions are still there at a second."""
+        self._connection.executemany(
+            "UPDATE doubtful SET seen = ? WHERE tbl = ? AND key = ?", ((at, table.id.hex, key) for key in keys)
+        )
 
     def keys(self, table: TableSchema) -> list[bytes]:
         """Give the keys of all partitions of a table."""
@@ -143,13 +166,18 @@ class CellStore:
         self._connection.close()
 
     def _flush(self) -> None:
-        rows = []
+        rows, certain = [], []
         now = int(time.time())
         for (tbl, key), table in self._changed.items():
             state = purge(self._cached[tbl, key], table, now - table.gc_grace_seconds)
             seen = self._seen[tbl, key]
             rows.append((tbl.hex, key, seen, next_expiry(state, seen), _encoded(state, table)))
+            if unproven(state, table, now):
+                self._connection.execute("INSERT OR IGNORE INTO doubtful VALUES (?, ?, ?)", (tbl.hex, key, now))
+            else:
+                certain.append((tbl.hex, key))
         self._connection.executemany("INSERT OR REPLACE INTO partitions VALUES (?, ?, ?, ?, ?)", rows)
+        self._connection.executemany("DELETE FROM doubtful WHERE tbl = ? AND key = ?", certain)
         self._changed.clear()
 
     def _forget(self) -> None:

@@ -33,7 +33,7 @@ from cassandra.protocol import ResultMessage, _ProtocolHandler
 from cassandra.query import BoundStatement, SimpleStatement, tuple_factory
 
 from runnel.connectors.cassandra.commitlog.system_tables import SYSTEM_KEYSPACES
-from runnel.connectors.cassandra.schema import SchemaRows, TableSchema, build_tables
+from runnel.connectors.cassandra.schema import Problems, SchemaRows, TableSchema, build_tables
 from runnel.connectors.cassandra.types import quoted
 from runnel.errors import RunnelError, Terminal, Unreachable, UsageError, nearest
 
@@ -189,8 +189,16 @@ class Client:
         return statement
 
     def tables(self) -> dict[str, TableSchema]:
-        """Give all tables of the keyspace."""
-        return {table.name: table for table in build_tables(self.definitions())}
+        """Give all tables of the keyspace that can be read."""
+        return self._readable()[0]
+
+    def _readable(self) -> tuple[dict[str, TableSchema], dict[str, Terminal]]:
+        """Give the tables by name, and why others cannot be read."""
+        problems: Problems = {}
+        described = self.definitions()
+        tables = {table.name: table for table in build_tables(described, problems)}
+        names = {str(row["id"]): row["table_name"] for row in described.tables}
+        return tables, {names[str(table_id)]: problem for table_id, problem in problems.items()}
 
     def definitions(self) -> SchemaRows:
         """Give what the server says of the keyspace; raise `RUNNEL-CASSANDRA-KEYSPACE` where there is none of that name."""
@@ -219,8 +227,10 @@ class Client:
 
     def chosen_tables(self) -> list[TableSchema]:
         """Give the tables that the settings name, or all but runnel's own; raise `RUNNEL-CASSANDRA-TABLE` for a wrong name."""
-        there = self.tables()
+        there, problems = self._readable()
         wanted = self.settings.tables
+        for problem in (problems[name] for name in (problems if wanted is None else wanted) if name in problems):
+            raise problem
         if wanted is None:
             return [table for name, table in sorted(there.items()) if not is_own(name)]
         for name in wanted:

@@ -97,7 +97,7 @@ def to_oplog(delta: Delta, separators: Separators = STANDARD) -> str:
     names = [delta.keyspace, delta.table, *([] if delta.column is None else [delta.column])]
     identifier = _joined(delta.key, separators)
     if delta.cluster is not None:
-        identifier += separators.value + _cluster(delta.cluster, separators)
+        identifier += separators.value + cluster_text(delta.cluster, separators)
     operation = str(delta.operation)
     if delta.value is not None:
         operation += separators.value + _escape(delta.value, separators)
@@ -182,7 +182,7 @@ def write(delta: Delta, form: str, separators: Separators = STANDARD) -> str:
 def _body(delta: Delta, separators: Separators) -> str:
     parts = [_escape(delta.keyspace, separators), _escape(delta.table, separators), _joined(delta.key, separators)]
     if delta.cluster is not None:
-        parts.append(_cluster(delta.cluster, separators))
+        parts.append(cluster_text(delta.cluster, separators))
     if delta.column is not None:
         parts.append(_escape(delta.column, separators))
     text = separators.level.join(parts)
@@ -210,7 +210,8 @@ def _read_body(operation: Operation, text: str, separators: Separators, line: st
     )
 
 
-def _cluster(cluster: Parts | Span, separators: Separators) -> str:
+def cluster_text(cluster: Parts | Span, separators: Separators = STANDARD) -> str:
+    """Write a clustering, the beginning of one, or a range of rows: `[3[]9)`."""
     if isinstance(cluster, Span):
         start, end = _joined(cluster.start, separators), _joined(cluster.end, separators)
         opening, closing = "[" if cluster.start_inclusive else "(", "]" if cluster.end_inclusive else ")"

@@ -17,7 +17,7 @@ from runnel.errors import Place, Terminal, UsageError
 
 if TYPE_CHECKING:
     from runnel.connectors.cassandra.client import Client
-    from runnel.connectors.cassandra.schema import TableSchema
+    from runnel.connectors.cassandra.schema import SchemaRows, TableSchema
     from runnel.connectors.cassandra.settings import Settings
 
 
@@ -53,8 +53,12 @@ def open_live(settings: Settings, client: Client) -> list[NodeLog]:
     wanted = [(table.keyspace, table.name) for table in tables]
     definitions = client.all_definitions()
     return [
-        NodeLog(str(folder), LogFolder(folder), LogReader(Catalog(definitions, wanted=wanted))) for folder in folders
+        NodeLog(str(folder), LogFolder(folder), LogReader(_catalog(definitions, wanted, client))) for folder in folders
     ]
+
+
+def _catalog(definitions: SchemaRows, wanted: list[tuple[str, str]], client: Client) -> Catalog:
+    return Catalog(definitions, wanted=wanted, ask=client.all_definitions)
 
 
 def _check_enough(settings: Settings, client: Client, folders: int) -> None:
@@ -95,13 +99,18 @@ def open_files(settings: Settings) -> list[NodeLog]:
         )
     logs = []
     for folder, paths in sorted(found.items()):
-        baseline = None
-        if settings.schema is not None:
-            baseline = parse_schema(_text(settings), file=settings.schema.name, keyspace=settings.keyspace)
+        baseline = file_definitions(settings)
         wanted = None if settings.tables is None else [(settings.keyspace, name) for name in settings.tables]
         reader = LogReader(Catalog(baseline, read_at=0, wanted=wanted))
         logs.append(NodeLog(str(folder), LogFolder(_only(folder, paths), indexed=False), reader))
     return logs
+
+
+def file_definitions(settings: Settings) -> SchemaRows | None:
+    """Give the definitions that copied files are read with, if there are any but their own."""
+    if settings.schema is None:
+        return None
+    return parse_schema(_text(settings), file=settings.schema.name, keyspace=settings.keyspace)
 
 
 def _text(settings: Settings) -> str:

@@ -8,73 +8,64 @@ from __future__ import annotations
 
 import shutil
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cell_store import CellStore
 from runnel.connectors.cassandra.cells import Change
 from runnel.connectors.cassandra.deltas import Delta, Operation
+from runnel.connectors.cassandra.doubts import gone_rows
 from runnel.connectors.cassandra.live_rows import compare
 from runnel.connectors.cassandra.log_deltas import COARSE, MICROSECONDS, Teller
-from runnel.connectors.cassandra.log_partial import log_position, mutations, release
 from runnel.connectors.cassandra.read_again import merge_exactly
 from runnel.connectors.cassandra.reconcile import PartitionState, merge, next_expiry, rows
 from runnel.connectors.cassandra.seed import partition_key, seed
 from runnel.connectors.cassandra.single_row import Row, row_at
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
+from runnel.connectors.cassandra.technique import Abilities
 from runnel.connectors.cassandra.twins import captured_columns
 from runnel.connectors.cassandra.value_text import decoded_text
 from runnel.errors import UsageError
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Iterator
 
     from runnel.connectors.cassandra.cells import ChangeTuple, Clustering, Mutation
     from runnel.connectors.cassandra.client import Client
-    from runnel.connectors.cassandra.log_files import NodeLog
+    from runnel.connectors.cassandra.logs import Logs
     from runnel.connectors.cassandra.schema import TableSchema
-    from runnel.connectors.cassandra.technique import Cycle, NetEffect, Position
+    from runnel.connectors.cassandra.technique import Cycle, Position
 
 CELLS = "cells.sqlite"
+ABILITIES = Abilities(
+    "log",
+    (Operation.INS, Operation.UPD, Operation.DEL),
+    frozenset(),
+    "the nodes' log folders, cells kept by runnel",
+    level="any",
+    previous=True,
+    expiry=True,
+    counters=True,
+)
 
 
 class LogFull:
     """Capture by mutations and what was before them."""
 
-    NAME: ClassVar[str] = "log"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.INS, Operation.UPD, Operation.DEL)
-    SEES_DELETES: ClassVar[bool] = True
-    SEES_PREVIOUS: ClassVar[bool] = True
-    SEES_EXPIRY: ClassVar[bool] = True
-    SEES_COUNTERS: ClassVar[bool] = True
-    GRANULARITY: ClassVar[str] = "any"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = frozenset()
-    NEEDS: ClassVar[str] = "the nodes' log folders, cells kept by runnel"
-
-    def __init__(
-        self,
-        logs: list[NodeLog],
-        keyspace: str,
-        client: Client | None,
-        *,
-        release: bool = True,
-        expand: bool = False,
-    ) -> None:
-        """Read these logs; without a `client` there is no snapshot, and the logs are all there is."""
-        self._logs, self._keyspace, self._client = logs, keyspace, client
-        self._release, self._expand = release, expand
+    def __init__(self, logs: Logs, *, expand: bool = False) -> None:
+        """Read these logs; without a connection there is no snapshot, and the logs are all there is."""
+        self._logs, self._client, self._expand = logs, logs.client, expand
         self._teller = Teller()
 
     def now(self) -> Position:
         """Give how far each log can be read now."""
-        return log_position(self._logs)
+        return self._logs.position()
 
     def read(self, cycle: Cycle) -> Iterator[Delta]:
         """Give a delta per mutation and column, in the order of the log; a first cycle tells what is there."""
         if cycle.before is not None and (cycle.before / CELLS).exists():
             shutil.copyfile(cycle.before / CELLS, cycle.kept / CELLS)
-        store = CellStore(cycle.kept / CELLS, self._table)
+        store = CellStore(cycle.kept / CELLS, self._logs.table)
         try:
             if cycle.after is not None and cycle.before is None:
                 self._trace_back(store, cycle)
@@ -87,11 +78,17 @@ class LogFull:
             store.close()
 
     def _window(self, store: CellStore, cycle: Cycle) -> Iterator[Delta]:
-        for mutation in mutations(self._logs, self._keyspace, cycle):
+        for mutation in self._logs.mutations(cycle):
             yield from self._mutation(store, mutation)
         now = int(cycle.upto["time"])
         for table, key, state in store.expiring(now):
             yield from self._expire(store, table, key, state, now)
+        for table, key, places in gone_rows(self._client, store, now) if self._client is not None else ():
+            state = store.get(table, key)
+            for place in places:
+                state.rows[place].liveness = None
+                yield self._row_delete(table, key, place, now * MICROSECONDS)
+            store.changed(table, key)
 
     def _trace_back(self, store: CellStore, cycle: Cycle) -> None:
         """Learn from the whole log what was before a position that somebody asks from; a live log has lost its beginning."""
@@ -107,16 +104,11 @@ class LogFull:
 
     def settle(self, cycle: Cycle) -> None:
         """Let the server forget the segments that were read."""
-        if self._release and self._client is not None:
-            release(self._logs, cycle.upto)
+        self._logs.release(cycle.upto)
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._client is not None:
-            self._client.close()
-
-    def _table(self, table_id: uuid.UUID) -> TableSchema | None:
-        return next((found for log in self._logs if (found := log.reader.catalog.table(table_id))), None)
+        self._logs.close()
 
     def _snapshot(self, store: CellStore, client: Client, now: int) -> Iterator[Delta]:
         for table in client.chosen_tables():
@@ -223,17 +215,24 @@ class LogFull:
             for clustering in list(state.rows):
                 was = row_at(state, table, clustering, moment - 1)
                 if was is not None:
-                    now = row_at(state, table, clustering, moment) or {}
-                    yield from self._deletes(table, key, clustering, was, now, moment * MICROSECONDS)
+                    now = row_at(state, table, clustering, moment)
+                    yield from self._deletes(table, key, clustering, was, now or {}, moment * MICROSECONDS)
+                    if clustering is not None and now is None and all(was[c.name] is None for c in table.regular):
+                        yield self._row_delete(table, key, clustering, moment * MICROSECONDS)
             moment = next_expiry(state, moment)
         store.see(table, key, upto)
+
+    def _row_delete(self, table: TableSchema, key: bytes, clustering: Clustering, time: int) -> Delta:
+        """Tell the end of a row that has nothing but its key."""
+        place = (table, key, clustering, None, None, None, time, 0, 0)
+        return self._teller.coarse(Change(cells.ROW_DELETE, *place))
 
     def _truncate(self, store: CellStore, change: Change) -> Iterator[Delta]:
         table = change.table
         writer = self._teller.writer(table)
         at = change.timestamp // MICROSECONDS
         gone = [key for key in store.keys(table) if rows(store.get(table, key), table, at)]
-        store.truncate(table, change.timestamp, exactly=len(self._logs) == 1)
+        store.truncate(table, change.timestamp, exactly=len(self._logs.nodes) == 1)
         for key in gone:
             if not rows(store.get(table, key), table, at):
                 place = (table.keyspace, table.name, writer.key(table.key_parts(key)))

@@ -9,58 +9,54 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from runnel.connectors.cassandra.commitlog.positions import Position as LogPosition
-from runnel.connectors.cassandra.commitlog.positions import position_of
 from runnel.connectors.cassandra.delta_forms import from_json, to_json
 from runnel.connectors.cassandra.deltas import Delta, Operation
 from runnel.connectors.cassandra.log_deltas import MICROSECONDS, Teller
+from runnel.connectors.cassandra.technique import Abilities
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runnel.connectors.cassandra import cells
-    from runnel.connectors.cassandra.cells import Mutation
-    from runnel.connectors.cassandra.client import Client
-    from runnel.connectors.cassandra.log_files import NodeLog
-    from runnel.connectors.cassandra.technique import Cycle, NetEffect, Position
+    from runnel.connectors.cassandra.logs import Logs
+    from runnel.connectors.cassandra.technique import Cycle, Position
 
 EXPIRING = "expiring.json"
 TOLD = "told.json"
 REMEMBERED_SECONDS = 3600
 """How long a mutation is remembered that may come again from another node."""
+ABILITIES = Abilities(
+    "log-partial",
+    (Operation.UPS, Operation.DEL),
+    frozenset(),
+    "the nodes' log folders",
+    level="any",
+    expiry=True,
+    counters=True,
+)
 
 
 class LogPartial:
     """Capture by the mutations since the last cycle."""
 
-    NAME: ClassVar[str] = "log-partial"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.UPS, Operation.DEL)
-    SEES_DELETES: ClassVar[bool] = True
-    SEES_PREVIOUS: ClassVar[bool] = False
-    SEES_EXPIRY: ClassVar[bool] = True
-    SEES_COUNTERS: ClassVar[bool] = True
-    GRANULARITY: ClassVar[str] = "any"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = frozenset()
-    NEEDS: ClassVar[str] = "the nodes' log folders"
-
-    def __init__(self, logs: list[NodeLog], keyspace: str, client: Client | None, *, release: bool = True) -> None:
-        """Read these logs; `client` is the connection to close in the end."""
-        self._logs, self._keyspace, self._client, self._release = logs, keyspace, client, release
+    def __init__(self, logs: Logs) -> None:
+        """Read these logs."""
+        self._logs = logs
 
     def now(self) -> Position:
         """Give how far each log can be read now."""
-        return log_position(self._logs)
+        return self._logs.position()
 
     def read(self, cycle: Cycle) -> Iterator[Delta]:
         """Give a delta per mutation and column, in the order of the log, then what has expired meanwhile."""
         teller = Teller()
-        told = _loaded(cycle, TOLD) if len(self._logs) > 1 else {}
+        told = _loaded(cycle, TOLD) if len(self._logs.nodes) > 1 else {}
         waiting: dict[str, list[Any]] = _loaded(cycle, EXPIRING)
-        for mutation in mutations(self._logs, self._keyspace, cycle):
+        for mutation in self._logs.mutations(cycle):
             for change in mutation.changes:
-                if len(self._logs) > 1:
+                if len(self._logs.nodes) > 1:
                     mark = _mark(change)
                     if mark in told:
                         continue
@@ -75,48 +71,11 @@ class LogPartial:
 
     def settle(self, cycle: Cycle) -> None:
         """Let the server forget the segments that were read."""
-        if self._release and self._client is not None:
-            release(self._logs, cycle.upto)
+        self._logs.release(cycle.upto)
 
     def close(self) -> None:
         """Close the connection, if there is one."""
-        if self._client is not None:
-            self._client.close()
-
-
-def log_position(logs: list[NodeLog]) -> Position:
-    """Give how far each log can be read, and the second up to which expiry is looked at."""
-    start = LogPosition(0, 0)
-    return {"hosts": {log.host: list(log.folder.latest(start)) for log in logs}, "time": int(time.time())}
-
-
-def mutations(logs: list[NodeLog], keyspace: str, cycle: Cycle) -> Iterator[Mutation]:
-    """Give the mutations of a window: in the order of the log, and those of several logs in the order of their times.
-
-    A window may also begin at a write time instead of a position of the log.
-    """
-    begin = cycle.after or {}
-    after = begin.get("hosts", {})
-    since = -(2**63) if "hosts" in begin or not begin else int(begin["time"])
-
-    def of(log: NodeLog) -> Iterator[Mutation]:
-        start, end = position_of(after, log.host), position_of(cycle.upto["hosts"], log.host)
-        for mutation in log.folder.read(log.reader, start, end):
-            changes = [c for c in mutation.changes if c[1].keyspace == keyspace and c[7] > since]
-            if changes:
-                yield mutation._replace(changes=changes)
-
-    if len(logs) == 1:
-        yield from of(logs[0])
-        return
-    found = [mutation for log in logs for mutation in of(log)]
-    yield from sorted(found, key=lambda mutation: max(change[7] for change in mutation.changes))
-
-
-def release(logs: list[NodeLog], upto: Position) -> None:
-    """Delete the segments before a position."""
-    for log in logs:
-        log.folder.release(position_of(upto["hosts"], log.host))
+        self._logs.close()
 
 
 def _mark(change: cells.ChangeTuple) -> str:

@@ -68,7 +68,8 @@ def _read(client: Client, table: TableSchema, state: PartitionState, places: Pla
     wanted = Wanted(tuple(column for column in table.columns if column.name in names), ttls=True)
     found: dict[tuple[Clustering | None, str], tuple[SnapshotRow, Cell]] = {}
     for row in read_partition(client, table, wanted, table.key_parts(state.key)):
-        found |= {(row.clustering, cell.column): (row, cell) for cell in row.cells}
+        at = table.canonical_clustering(row.clustering) if row.clustering else row.clustering
+        found |= {(at, cell.column): (row, cell) for cell in row.cells}
     for place in places:
         known = state.rows[place[0]]
         if place[1] in known.counters:

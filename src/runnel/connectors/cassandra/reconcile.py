@@ -35,7 +35,13 @@ Deletion = tuple[int, int]
 Version = tuple[int, int, int, int, bytes]
 """A cell, so that the greatest one wins: timestamp, PLAIN < EXPIRING < TOMBSTONE, local deletion time, -ttl, value."""
 Liveness = tuple[int, int, int, int]
-"""As a version, without a value; a TOMBSTONE is a row of a server's view that is not there."""
+"""As a version, without a value; a TOMBSTONE is a row of a server's view that is not there.
+
+A PLAIN one with a local deletion time comes from a snapshot: the row was seen there at that second, and nobody says how
+long it will stay.
+"""
+SEEN = NEVER + 1
+"""The timestamp of a row that was only seen: anything that is known counts more."""
 _OLDEST: Version = (-(1 << 63), -1, 0, 0, b"")
 Shard = tuple[int, int, int]
 """Clock, count, timestamp."""
@@ -176,6 +182,16 @@ def _undominated(shards: tuple[Shard, ...]) -> tuple[Shard, ...]:
 _SHARD = struct.Struct(">16sqq")
 
 
+def is_only_seen(row: RowState) -> bool:
+    """Say whether all that is known of a row's insertion is that a snapshot saw the row."""
+    return row.liveness is not None and row.liveness[1] == PLAIN and row.liveness[2] > 0
+
+
+def may_outlive(row: RowState, deleted: int) -> bool:
+    """Say whether a row that was only seen may be there still: the deletion is dated before that."""
+    return row.liveness is not None and is_only_seen(row) and deleted < row.liveness[2] * 1_000_000
+
+
 def counter_shards(context: bytes) -> list[tuple[bytes, int, int]]:
     """Give (counter id, clock, count) of the shards of a counter's value.
 
@@ -261,7 +277,7 @@ def purge(state: PartitionState, table: TableSchema, before: int) -> PartitionSt
 
 
 def _drop_deleted(row: RowState, deleted: int) -> None:
-    if row.liveness is not None and row.liveness[0] <= deleted:
+    if row.liveness is not None and row.liveness[0] <= deleted and not may_outlive(row, deleted):
         row.liveness = None
     row.cells = {
         at: version

@@ -9,7 +9,7 @@ import pyarrow as pa
 from runnel.connectors.base import DELETE, OP, UPSERT, ChangeSet
 from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.live_rows import NEVER, deleted_until, row_deleted_until
-from runnel.connectors.cassandra.reconcile import merge
+from runnel.connectors.cassandra.reconcile import may_outlive, merge
 from runnel.connectors.cassandra.single_row import Row, row_at
 from runnel.connectors.cassandra.twins import captured_columns
 from runnel.errors import Terminal
@@ -18,6 +18,7 @@ from runnel.model import types as model
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from runnel.connectors.cassandra.cell_store import CellStore
     from runnel.connectors.cassandra.cells import ChangeTuple, Clustering
     from runnel.connectors.cassandra.reconcile import PartitionState
     from runnel.connectors.cassandra.schema import ColumnSchema, TableSchema
@@ -49,6 +50,10 @@ class Touched:
             if clustering is not None:
                 self._note(state, clustering)
 
+    def born(self) -> None:
+        """Note that the partition may have rows that it did not have before."""
+        self._all = True
+
     def _note(self, state: PartitionState, clustering: Clustering) -> None:
         if clustering not in self._rows:
             self._rows[clustering] = row_at(state, self._table, clustering, self._was)
@@ -58,17 +63,18 @@ class Touched:
 
         A snapshot does not tell whether a row stays without values. When one loses its last, `exists` is asked.
         """
-        learned = False
+        learned, table = False, batch.table
         known = dict(self._rows)
         if self._all:
             born: dict[Clustering, Row | None] = {place: None for place in state.rows if place is not None}
             known = born | known
         for clustering, old in known.items():
-            new = row_at(state, self._table, clustering, now)
-            vague = new is None and old is not None and _may_stay(state, self._table, clustering)
-            if vague and exists(self._table, state.key, clustering):
-                live = (cells.LIVENESS, self._table, state.key, clustering, None, None, None, now * 1_000_000, 0, 0)
-                new = row_at(merge(state, [live]), self._table, clustering, now)
+            new = row_at(state, table, clustering, now)
+            vague = new is None and old is not None and _may_stay(state, table, clustering)
+            if vague and exists(table, state.key, clustering):
+                survived = _deleted(state, table, clustering) + 1
+                live = (cells.LIVENESS, table, state.key, clustering, None, None, None, survived, 0, now)
+                new = row_at(merge(state, [live]), table, clustering, now)
                 learned = True
             if new is None and old is not None:
                 batch.deletes.append(old)
@@ -77,23 +83,59 @@ class Touched:
         return learned
 
 
+class Window:
+    """The partitions that a window of the log may have changed, from a second to another."""
+
+    def __init__(self, store: CellStore, was: int, now: int) -> None:
+        """Begin without a partition."""
+        self.now = now
+        self.touched: dict[tuple[str, bytes], Touched] = {}
+        self._store, self._was = store, was
+
+    def touch(self, table: TableSchema, key: bytes) -> Touched:
+        """Give what is noted of a partition."""
+        return self.touched.setdefault((table.name, key), Touched(table, self._was))
+
+    def all_of(self, table: TableSchema) -> None:
+        """Note every row of a table."""
+        for key in self._store.keys(table):
+            self.touch(table, key).all_rows(self._store.get(table, key))
+
+    def expire(self, names: set[str]) -> None:
+        """Note the partitions of tables in which something expires."""
+        for table, key, state in self._store.expiring(self.now):
+            if table.name in names:
+                self.touch(table, key).all_rows(state)
+                self._store.see(table, key, self.now)
+
+
 def _may_stay(state: PartitionState, table: TableSchema, clustering: Clustering) -> bool:
-    """Say whether a row that has no values any more may still be there: nothing is known of its insertion or deletion."""
+    """Say whether a row that has no values any more may still be there.
+
+    Nothing is known of its insertion or deletion, or it was deleted with a date before the second at which it was seen.
+    """
     row = state.rows.get(clustering)
-    if row is None or row.liveness is not None:
+    if row is None:
         return False
-    return max(deleted_until(state, table, clustering), row_deleted_until(row)) == NEVER
+    deleted = _deleted(state, table, clustering)
+    if row.liveness is None:
+        return deleted == NEVER
+    return may_outlive(row, deleted)
+
+
+def _deleted(state: PartitionState, table: TableSchema, clustering: Clustering) -> int:
+    return max(deleted_until(state, table, clustering), row_deleted_until(state.rows[clustering]))
 
 
 class Batch:
     """Rows of one table on their way."""
 
-    def __init__(self, table: TableSchema) -> None:
-        """Begin without a row."""
+    def __init__(self, table: TableSchema, columns: tuple[ColumnSchema, ...] | None = None) -> None:
+        """Begin without a row; `columns` are those that are wanted of the table, all unless they are named."""
         self.table = table
         self.upserts: list[Row] = []
         self.deletes: list[Row] = []
-        self._columns = row_columns(table)
+        self._columns = columns or row_columns(table)
         self._keys = {column.name for column in (*table.partition_key, *table.clustering)}
 
     def taken(self) -> ChangeSet:

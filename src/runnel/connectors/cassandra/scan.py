@@ -7,11 +7,11 @@ leaves out what it has told before.
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra.deltas import Operation
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
-from runnel.connectors.cassandra.technique import NetEffect, Position, Writer, after_time, clock
+from runnel.connectors.cassandra.technique import WRITE_TIMES, Abilities, Position, Writer, after_time, clock
 from runnel.connectors.cassandra.twins import captured_columns
 
 if TYPE_CHECKING:
@@ -25,22 +25,16 @@ if TYPE_CHECKING:
 
 MICROSECONDS = 1_000_000
 RECENT = "recent.jsonl"
+ABILITIES = Abilities(
+    "scan",
+    (Operation.UPS,),
+    WRITE_TIMES,
+    "nothing",
+)
 
 
 class Scan:
     """Capture by scanning for new write times."""
-
-    NAME: ClassVar[str] = "scan"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.UPS,)
-    SEES_DELETES: ClassVar[bool] = False
-    SEES_PREVIOUS: ClassVar[bool] = False
-    SEES_EXPIRY: ClassVar[bool] = False
-    SEES_COUNTERS: ClassVar[bool] = False
-    GRANULARITY: ClassVar[str] = "column"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = frozenset(
-        {NetEffect.DELETION, NetEffect.UPDATE_AFTER_INSERTION, NetEffect.MULTIPLE_UPDATES}
-    )
-    NEEDS: ClassVar[str] = "nothing"
 
     def __init__(self, client: Client, tables: list[TableSchema]) -> None:
         """Scan these tables."""

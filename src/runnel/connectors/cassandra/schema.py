@@ -242,12 +242,18 @@ def _id(row: Row) -> uuid.UUID:
 
 
 def _table(row: Row, name: str, columns: list[Row], dropped: list[Row], udts: Mapping[str, Udt]) -> TableSchema:
+    flags = row.get("flags") or ()
+    if row.get("flags") is not None and ("compound" not in flags or "dense" in flags or "super" in flags):
+        raise Terminal(
+            "RUNNEL-CASSANDRA-COMPACT",
+            f"{row['keyspace_name']}.{name} has COMPACT STORAGE, which is not read",
+            hint=f"ALTER TABLE {row['keyspace_name']}.{name} DROP COMPACT STORAGE, or name the other tables only",
+        )
     _complete(row, name, columns, dropped)
     made = [_column(column, udts) for column in sorted(columns, key=lambda column: column["position"])]
     of = {
         kind: tuple(c for c in made if c.kind == kind) for kind in ("partition_key", "clustering", "static", "regular")
     }
-    flags = row.get("flags") or ()
     return TableSchema(
         row["keyspace_name"],
         name,

@@ -203,7 +203,7 @@ class _Schema:
 
     def _create_table(self, words: _Words) -> None:
         keyspace, name = self._qualified(words)
-        table = _Table({"keyspace_name": keyspace, "table_name": name, "id": None, "flags": []})
+        table = _Table({"keyspace_name": keyspace, "table_name": name, "id": None, "flags": ["compound"]})
         words.expect("(")
         while not words.skip(")"):
             if words.skip("primary", "key"):

@@ -5,10 +5,12 @@ CQL does not tell everything that the log does:
 - the elements of a list get ids of their own, and the time of the newest of them, behind a deletion of what was there up
   to that time: what the log brings of it again is then left out;
 - a counter gets one shard of its own;
-- whether a row that has values was inserted, and so stays when its last value goes, is not told.
+- whether a row that has values was inserted, and so stays when its last value goes, is not told;
+- neither is when a row of nothing but its key goes.
 
 Where the log later speaks of an element or a shard that has another id here, the value is read from the server again; where a
-row loses its last value, the server is asked whether it is still there.
+row loses its last value, the server is asked whether it is still there; rows without values are looked at again now and then
+(`doubts`).
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ import struct
 from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra import cells
+from runnel.connectors.cassandra.reconcile import SEEN
 from runnel.connectors.cassandra.types import ListOf, MapOf, SetOf
 from runnel.connectors.cassandra.value_bytes import frozen_items, tuple_items
 
@@ -47,7 +50,7 @@ def seed(table: TableSchema, row: SnapshotRow, now: int) -> Iterator[ChangeTuple
     for cell in row.cells:
         yield from seed_cell(table, row, cell, now)
     if row.clustering is not None and not row.cells:
-        yield (cells.LIVENESS, table, partition_key(table, row.key), row.clustering, None, None, None, 0, 0, 0)
+        yield (cells.LIVENESS, table, partition_key(table, row.key), row.clustering, None, None, None, SEEN, 0, now)
 
 
 def seed_cell(table: TableSchema, row: SnapshotRow, cell: Cell, now: int) -> Iterator[ChangeTuple]:

@@ -25,11 +25,12 @@ _CHOICES: Mapping[str, tuple[str, ...]] = {
     "audit": ("time", "value"),
     "writer": ("application", "trigger"),
 }
-_NUMBERS = ("port", "parallel", "page")
-_FLAGS = ("merge_equal", "compare_times", "times", "release")
+NUMBERS = ("port", "parallel", "page")
+LISTS = ("hosts", "tables", "logs", "cdc_raw")
+FLAGS = ("merge_equal", "compare_times", "times", "release")
 KEYS = (
     *("hosts", "port", "keyspace", "tables", "capture", "consistency", "start", "user", "password", "datacenter"),
-    *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "parallel", "page"),
+    *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "recheck", "parallel", "page"),
     *("separators", "merge_equal", "compare_times", "times", "release"),
 )
 TARGET_KEYS = ("hosts", "port", "keyspace", "consistency", "user", "password", "datacenter", "timeout")
@@ -65,6 +66,7 @@ class Settings:
     timeout: float = 30.0
     parallel: int = 4
     page: int = 1000
+    recheck: float = 60.0
     separators: Separators = field(default=STANDARD)
     merge_equal: bool = False
     compare_times: bool = False
@@ -85,12 +87,12 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
     check.known(values)
     offline = "logs" in values
     check.required(values, ("keyspace",) if offline else ("hosts", "keyspace"))
-    made: dict[str, Any] = {key: values[key] for key in (*_STRINGS, *_CHOICES, *_NUMBERS, *_FLAGS) if key in values}
+    made: dict[str, Any] = {key: values[key] for key in (*_STRINGS, *_CHOICES, *NUMBERS, *FLAGS) if key in values}
     made |= {key: tuple(check.names(values, key)) for key in ("hosts", "tables", "logs") if key in values}
     made["cdc_raw"] = tuple(folder / path for path in check.names(values, "cdc_raw")) if "cdc_raw" in values else ()
     if "logs" in made:
         made["logs"] = tuple(str(folder / pattern) for pattern in made["logs"])
-    made |= {key: check.duration(values, key) for key in ("overlap", "timeout") if key in values}
+    made |= {key: check.duration(values, key) for key in ("overlap", "timeout", "recheck") if key in values}
     if "schema" in values:
         made["schema"] = folder / str(values["schema"])
     made |= check.who(values)
@@ -134,9 +136,9 @@ class _Check:
                 self.problem("UNKNOWN", f"unknown key {key!r}", key, hint)
             elif key in (*_STRINGS, *_CHOICES) and not isinstance(value, str):
                 self.problem("TYPE", f"{key!r} must be a string, not {value!r}", key)
-            elif key in _FLAGS and not isinstance(value, bool):
+            elif key in FLAGS and not isinstance(value, bool):
                 self.problem("TYPE", f"{key!r} must be true or false, not {value!r}", key)
-            elif key in _NUMBERS and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
+            elif key in NUMBERS and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
                 self.problem("TYPE", f"{key!r} must be a whole number of 1 or more, not {value!r}", key)
             elif key in _CHOICES and value not in _CHOICES[key]:
                 hint = nearest(value, _CHOICES[key]) or f"one of {', '.join(_CHOICES[key])}"

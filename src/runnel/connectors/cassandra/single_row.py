@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from runnel.connectors.cassandra.reconcile import PartitionState, rows
+from runnel.connectors.cassandra.reconcile import PartitionState, is_only_seen, rows
 
 if TYPE_CHECKING:
     from runnel.connectors.cassandra.cells import Clustering
@@ -29,3 +29,13 @@ def row_at(state: PartitionState, table: TableSchema, clustering: Clustering | N
     if not found or (clustering and found[0][table.clustering[0].name] is None):
         return None
     return found[0]
+
+
+def unproven(state: PartitionState, table: TableSchema, at: int) -> list[Clustering]:
+    """Give the rows without values that a snapshot saw and nothing else tells of: they may go at any time."""
+    seen = [clustering for clustering, row in state.rows.items() if clustering is not None and is_only_seen(row)]
+    return [place for place in seen if _is_empty(row_at(state, table, place, at), table)]
+
+
+def _is_empty(row: Row | None, table: TableSchema) -> bool:
+    return row is not None and all(row[column.name] is None for column in table.regular)

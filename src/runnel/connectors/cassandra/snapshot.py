@@ -80,7 +80,7 @@ def token_ranges(tokens: Iterable[int], pieces: int) -> list[tuple[int, int]]:
 def read_table(client: Client, table: TableSchema, wanted: Wanted) -> Iterator[SnapshotRow]:
     """Give every row of a table once, range by range."""
     cql = _query(client, table, wanted)
-    ranges = token_ranges(client.tokens(), _pieces(client, table))
+    ranges = ranges_of(client, table)
 
     def read(range_: tuple[int, int]) -> list[RawRow]:
         return list(client.rows(cql, [_LONG.pack(range_[0]), _LONG.pack(range_[1])]))
@@ -96,13 +96,19 @@ def read_partition(client: Client, table: TableSchema, wanted: Wanted, key: Sequ
     yield from _told_once(table, wanted, client.rows(cql, list(key)))
 
 
-def read_arrow(client: Client, table: TableSchema) -> Iterator[pa.RecordBatch]:
-    """Give every row of a table in Arrow, with the columns of `SELECT *`."""
+def ranges_of(client: Client, table: TableSchema) -> list[tuple[int, int]]:
+    """Give the token ranges that a table is read by."""
+    return token_ranges(client.tokens(), _pieces(client, table))
+
+
+def read_arrow(
+    client: Client, table: TableSchema, ranges: list[tuple[int, int]] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Give every row of a table, or of some of its ranges, in Arrow, with the columns of `SELECT *`."""
     columns = table.columns
     schema = pa.schema([pa.field(c.name, model.to_arrow(c.type.model_type)) for c in columns])
     names = ", ".join(quoted(column.name) for column in columns)
     cql = f"SELECT {names} FROM {name_of(table)} WHERE {_token(table)} > ? AND {_token(table)} <= ?"
-    ranges = token_ranges(client.tokens(), _pieces(client, table))
 
     def read(range_: tuple[int, int]) -> pa.RecordBatch:
         rows = list(client.rows(cql, [_LONG.pack(range_[0]), _LONG.pack(range_[1])]))
@@ -113,7 +119,7 @@ def read_arrow(client: Client, table: TableSchema) -> Iterator[pa.RecordBatch]:
             arrays.append(pa.array(values, schema.field(at).type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    yield from _ahead(read, ranges, client.settings.parallel)
+    yield from _ahead(read, ranges_of(client, table) if ranges is None else ranges, client.settings.parallel)
 
 
 def _ahead(read: Callable[[tuple[int, int]], R], ranges: list[tuple[int, int]], parallel: int) -> Iterator[R]:

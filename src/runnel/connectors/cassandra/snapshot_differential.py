@@ -5,7 +5,7 @@ A snapshot is a Parquet file of cells. DuckDB compares two of them, on disk wher
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from runnel.connectors.cassandra.deltas import Delta, Operation
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
-from runnel.connectors.cassandra.technique import NetEffect, Position, Writer, clock
+from runnel.connectors.cassandra.technique import Abilities, NetEffect, Position, Writer, clock
 from runnel.connectors.cassandra.twins import captured_columns
 from runnel.errors import UsageError
 
@@ -47,20 +47,19 @@ FROM read_parquet(?) AS n FULL JOIN read_parquet(?) AS o USING ({place})
 WHERE n.value IS DISTINCT FROM o.value {times}
 ORDER BY ALL
 """
+ABILITIES = Abilities(
+    "snapshot",
+    (Operation.INS, Operation.UPD, Operation.DEL),
+    frozenset(NetEffect) - {NetEffect.DELETION},
+    "a snapshot kept by runnel",
+    previous=True,
+    expiry=True,
+    counters=True,
+)
 
 
 class SnapshotDifferential:
     """Capture by comparing snapshots."""
-
-    NAME: ClassVar[str] = "snapshot"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.INS, Operation.UPD, Operation.DEL)
-    SEES_DELETES: ClassVar[bool] = True
-    SEES_PREVIOUS: ClassVar[bool] = True
-    SEES_EXPIRY: ClassVar[bool] = True
-    SEES_COUNTERS: ClassVar[bool] = True
-    GRANULARITY: ClassVar[str] = "column"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = frozenset(NetEffect) - {NetEffect.DELETION}
-    NEEDS: ClassVar[str] = "a snapshot kept by runnel"
 
     def __init__(self, client: Client, tables: list[TableSchema]) -> None:
         """Compare these tables with what they were."""

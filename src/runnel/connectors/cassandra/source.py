@@ -18,11 +18,13 @@ from runnel.connectors.cassandra import cells
 from runnel.connectors.cassandra.cell_store import CellStore
 from runnel.connectors.cassandra.client import Client, name_of
 from runnel.connectors.cassandra.commitlog.positions import covers, position_of
+from runnel.connectors.cassandra.doubts import gone_rows
+from runnel.connectors.cassandra.followed import Followed
 from runnel.connectors.cassandra.log_files import open_files, open_live
-from runnel.connectors.cassandra.log_partial import log_position, mutations, release
+from runnel.connectors.cassandra.logs import Logs
 from runnel.connectors.cassandra.read_again import merge_exactly
 from runnel.connectors.cassandra.reconcile import merge, rows
-from runnel.connectors.cassandra.row_changes import Batch, Touched, by_partition, row_columns
+from runnel.connectors.cassandra.row_changes import Batch, Window, by_partition
 from runnel.connectors.cassandra.seed import partition_key, seed
 from runnel.connectors.cassandra.settings import read_settings
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
@@ -33,12 +35,12 @@ from runnel.errors import Terminal, UsageError
 from runnel.model.relation import Column, check_columns
 
 if TYPE_CHECKING:
-    import uuid
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
     from runnel import config
-    from runnel.connectors.cassandra.cells import Clustering
+    from runnel.connectors.cassandra.cells import ChangeTuple, Clustering
+    from runnel.connectors.cassandra.row_changes import Exists
     from runnel.connectors.cassandra.schema import TableSchema
     from runnel.connectors.cassandra.settings import Settings
 
@@ -78,8 +80,9 @@ class CassandraSource:
         self.settings, self._folder = settings, folder
         self._client = None if settings.logs else Client(settings)
         try:
-            self._logs = open_files(settings) if self._client is None else open_live(settings, self._client)
-            self._tables = {table.name: table for table in self._described()}
+            nodes = open_files(settings) if self._client is None else open_live(settings, self._client)
+            self._logs = Logs(nodes, settings.keyspace, self._client, release=settings.release)
+            self._followed = Followed(self._described(), self._logs, self._client)
         except BaseException:
             self.close()
             raise
@@ -91,10 +94,9 @@ class CassandraSource:
         if self._client is not None:
             return self._client.chosen_tables()
         # Log files may define their tables anywhere, so they are gone through once.
-        whole = Cycle(None, log_position(self._logs), self._folder)
-        for _ in mutations(self._logs, self.settings.keyspace, whole):
+        for _ in self._logs.mutations(Cycle(None, self._logs.position(), self._folder)):
             pass
-        found = {table.name: table for log in self._logs for table in log.reader.catalog.tables()}
+        found = {table.name: table for node in self._logs.nodes for table in node.reader.catalog.tables()}
         return [
             table
             for name, table in found.items()
@@ -105,16 +107,14 @@ class CassandraSource:
     def _store(self) -> CellStore:
         """The cells; opened by whoever reads changes, for it lets nobody else in."""
         self._folder.mkdir(parents=True, exist_ok=True)
-        return CellStore(self._path, self._table)
-
-    def _table(self, table_id: uuid.UUID) -> TableSchema | None:
-        return next((found for log in self._logs if (found := log.reader.catalog.table(table_id))), None)
+        return CellStore(self._path, self._logs.table)
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Give the chosen tables; their key is the primary key."""
         infos = []
-        for table in self._tables.values():
-            columns = tuple(Column(column.name, column.type.model_type) for column in row_columns(table))
+        for table in self._followed.tables.values():
+            followed = self._followed.columns[table.name]
+            columns = tuple(Column(column.name, column.type.model_type) for column in followed)
             key = tuple(column.name for column in (*table.partition_key, *table.clustering))
             check_columns(table.name, columns, key)
             infos.append(TableInfo(table.name, columns, key))
@@ -127,13 +127,14 @@ class CassandraSource:
     def latest_offset(self, start: Offset, max_rows: int) -> Offset:
         """Give the position after what can be read now, about `max_rows` of it; `start` where nothing of it is ours."""
         now = int(time.time())
+        self._followed.look()
         if not start:
-            return log_position(self._logs)
+            return self._logs.position() | {"tables": self._followed.versions()}
         hosts = {}
-        for log in self._logs:
-            begin = position_of(start["hosts"], log.host)
-            hosts[log.host] = list(log.folder.latest(begin, max_rows * BYTES_PER_ROW))
-        end = {"hosts": hosts, "time": max(now, int(start["time"]))}
+        for node in self._logs.nodes:
+            begin = position_of(start["hosts"], node.host)
+            hosts[node.host] = list(node.folder.latest(begin, max_rows * BYTES_PER_ROW))
+        end = {"hosts": hosts, "time": max(now, int(start["time"])), "tables": self._followed.versions()}
         return end if self._has_news(start, end) else start
 
     def _has_news(self, start: Offset, end: Offset) -> bool:
@@ -143,13 +144,25 @@ class CassandraSource:
         """
         if any(position_of(end["hosts"], host).segment > at[0] > 0 for host, at in start["hosts"].items()):
             return True
+        if self._followed.replaced(start, end):
+            return True
         known, upto = self._quiet
         begin = upto if known == start else start
-        if next(mutations(self._logs, self.settings.keyspace, Cycle(begin, end, self._folder)), None) is not None:
+        if next(self._logs.mutations(Cycle(begin, end, self._folder)), None) is not None:
             return True
         self._quiet = (start, end)
         self._align(start)
-        return next(self._store.expiring(int(end["time"])), None) is not None
+        now = int(end["time"])
+        return next(self._store.expiring(now), None) is not None or self._is_row_gone(start, now)
+
+    def _is_row_gone(self, start: Offset, now: int) -> bool:
+        """Say whether a row has expired of which only a snapshot told."""
+        if self._client is None or not self._store.doubtful(now - int(self.settings.recheck)):
+            return False
+        if next(gone_rows(self._client, self._store, now), None) is not None:
+            return True
+        self._store.save(start)  # the others were seen again, and that is to be remembered
+        return False
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the rows that changed in (start, end] as they are at the end of it, and the keys of those that went."""
@@ -166,8 +179,8 @@ class CassandraSource:
         """Keep the cells as of `end`, then let the server forget its log up to there."""
         if self._read_up_to == end:
             self._store.save(end)
-        if self.settings.release and self._client is not None and self._store.position() == end:
-            release(self._logs, end)
+        if self._store.position() == end:
+            self._logs.release(end)
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         """Say whether the logs were read so far: `{"hosts": {folder: [segment, position]}}`, or without `hosts`."""
@@ -176,11 +189,11 @@ class CassandraSource:
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say which logs have more, and how many bytes the server keeps for this reader."""
         behind = []
-        for log in self._logs:
-            begin = position_of(start.get("hosts", {}), log.host)
-            if log.folder.latest(begin) > begin:
-                behind.append(log.host)
-        return {"behind": behind, "kept_bytes": sum(log.folder.kept() for log in self._logs)}
+        for node in self._logs.nodes:
+            begin = position_of(start.get("hosts", {}), node.host)
+            if node.folder.latest(begin) > begin:
+                behind.append(node.host)
+        return {"behind": behind, "kept_bytes": sum(node.folder.kept() for node in self._logs.nodes)}
 
     def close(self) -> None:
         """Let go of the connection and the file."""
@@ -198,13 +211,14 @@ class CassandraSource:
         if not start:
             self._restart()
             return
-        if (not at and self._client is not None) or not covers(start["hosts"], at.get("hosts", {})):
+        lost = self._client is not None and (not at or self._renewed(at, start))
+        if lost or not covers(start["hosts"], at.get("hosts", {})):
             raise Terminal(
                 "RUNNEL-CASSANDRA-CELLS",
                 f"sources.{self.settings.name}: the cells in {self._path.name} are not those of the state",
                 hint="put the file back that belongs to the state, or begin with a new state and a new snapshot",
             )
-        for _ in self._changes(at, start):
+        for _ in self._changes(at, start, again=True):
             pass
         self._store.save(start)
 
@@ -216,64 +230,101 @@ class CassandraSource:
     def _snapshot(self, client: Client, end: Offset) -> Iterator[ChangeSet]:
         self._align({})
         now = int(end["time"])
-        for table in self._tables.values():
-            batch = Batch(table)
-            place: tuple[bytes, ...] | None = None
-            key = b""
-            for row in read_table(client, table, Wanted(captured_columns(table), ttls=True)):
-                if place is not None and row.key != place:
-                    batch.upserts += rows(self._store.get(table, key), table, now)
+        for table in self._followed.tables.values():
+            batch = self._batch(table)
+            last: bytes | None = None
+            for key in self._seeded(client, table, now):
+                if last is not None and key != last:
+                    batch.upserts += rows(self._store.get(table, last), table, now)
                     if len(batch.upserts) >= BATCH:
                         yield batch.taken()
-                place, key = row.key, partition_key(table, row.key)
-                merge(self._store.get(table, key), seed(table, row, now))
-                self._store.changed(table, key)
-            if place is not None:
-                batch.upserts += rows(self._store.get(table, key), table, now)
+                last = key
+            if last is not None:
+                batch.upserts += rows(self._store.get(table, last), table, now)
             yield batch.taken()
 
-    def _changes(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
-        """Merge what the logs bring in a window and what expires in it; give the rows that differ."""
-        was, now = int(start.get("time", 0)), int(end["time"])
-        touched: dict[tuple[str, bytes], Touched] = {}
+    def _seeded(self, client: Client, table: TableSchema, now: int) -> Iterator[bytes]:
+        """Read a whole table into the cells; give the key of each row."""
+        for row in read_table(client, table, Wanted(captured_columns(table), ttls=True)):
+            key = partition_key(table, row.key)
+            merge(self._store.get(table, key), seed(table, row, now))
+            self._store.changed(table, key)
+            yield key
 
-        def touch(table: TableSchema, key: bytes) -> Touched:
-            return touched.setdefault((table.name, key), Touched(table, was))
+    def _batch(self, table: TableSchema) -> Batch:
+        return Batch(table, self._followed.columns[table.name])
 
-        for mutation in mutations(self._logs, self.settings.keyspace, Cycle(start or None, end, self._folder)):
+    def _renewed(self, start: Offset, end: Offset) -> set[str]:
+        """Give the tables that were dropped and made anew in a window."""
+        tables = self._followed.tables
+        return {old.name for old in self._followed.replaced(start, end) if old.id != tables[old.name].id}
+
+    def _changes(self, start: Offset, end: Offset, *, again: bool = False) -> Iterator[ChangeSet]:
+        """Merge what the logs bring in a window and what expires in it; give the rows that differ.
+
+        `again` says that these rows were handed over before, and nobody takes them: what the server would have to be asked for
+        is then left as it is, to be asked for when somebody does.
+        """
+        window = Window(self._store, int(start.get("time", 0)), int(end["time"]))
+        renewed = self._renewed(start, end)
+        for old in self._followed.replaced(start, end):
+            window.all_of(old)
+            if old.name in renewed:
+                self._store.forget(old)
+        for mutation in self._logs.mutations(Cycle(start or None, end, self._folder)):
             for table, key, added in by_partition(mutation.changes):
-                if table.name not in self._tables:
-                    continue
-                if added[0][0] == cells.TRUNCATE:
-                    for gone in self._store.keys(table):
-                        touch(table, gone).all_rows(self._store.get(table, gone))
-                    self._store.truncate(table, added[0][7], exactly=len(self._logs) == 1)
-                    continue
+                current = self._followed.tables.get(table.name)
+                if current is None or current.id != table.id or (table.name in renewed and self._client is not None):
+                    continue  # of a table that is not followed, or not yet: it is then read as a whole
+                self._merge(window, table, key, added)
+        window.expire(set(self._followed.tables))
+        if self._client is not None and not again:
+            self._ask(self._client, window, renewed)
+        yield from self._difference(window, self._still_there if again else self._exists)
+
+    def _merge(self, window: Window, table: TableSchema, key: bytes, added: list[ChangeTuple]) -> None:
+        if added[0][0] == cells.TRUNCATE:
+            window.all_of(table)
+            self._store.truncate(table, added[0][7], exactly=len(self._logs.nodes) == 1)
+            return
+        state = self._store.get(table, key)
+        window.touch(table, key).by(state, added)
+        merge_exactly(self._client, table, state, added, window.now)
+        self._store.changed(table, key)
+
+    def _ask(self, client: Client, window: Window, renewed: set[str]) -> None:
+        """Ask the server for what the log does not tell: tables made anew, and rows that may have expired."""
+        for name in renewed:
+            table = self._followed.tables[name]
+            for key in self._seeded(client, table, window.now):
+                window.touch(table, key).born()
+        for table, key, places in gone_rows(client, self._store, window.now):
+            if table.name in self._followed.tables:
                 state = self._store.get(table, key)
-                touch(table, key).by(state, added)
-                merge_exactly(self._client, table, state, added, now)
+                window.touch(table, key).all_rows(state)
+                for place in places:
+                    state.rows[place].liveness = None
                 self._store.changed(table, key)
-        for table, key, state in self._store.expiring(now):
-            if table.name in self._tables:
-                touch(table, key).all_rows(state)
-                self._store.see(table, key, now)
-        yield from self._difference(touched, now)
 
     def _exists(self, table: TableSchema, key: bytes, clustering: Clustering) -> bool:
         """Ask the server whether a row is there without any value."""
         if self._client is None:
             return False
-        names = ", ".join(quoted(column.name) for column in table.regular)
+        names = ", ".join(quoted(column.name) for column in table.regular) or quoted(table.partition_key[0].name)
         cql = f"SELECT {names} FROM {name_of(table)} WHERE {where(table, static=False)}"
         found = self._client.rows(cql, [*table.key_parts(key), *clustering])
-        return any(all(value is None for value in row) for row in found)
+        return any(not table.regular or all(value is None for value in row) for row in found)
 
-    def _difference(self, touched: dict[tuple[str, bytes], Touched], now: int) -> Iterator[ChangeSet]:
-        batches = {name: Batch(table) for name, table in self._tables.items()}
-        for (name, key), partition in touched.items():
+    def _still_there(self, table: TableSchema, key: bytes, clustering: Clustering) -> bool:
+        """Say that a row is there until somebody asks for it."""
+        return self._client is not None
+
+    def _difference(self, window: Window, exists: Exists) -> Iterator[ChangeSet]:
+        batches = {name: self._batch(table) for name, table in self._followed.tables.items()}
+        for (name, key), partition in window.touched.items():
             batch = batches[name]
             state = self._store.get(batch.table, key)
-            if partition.compare(state, now, batch, self._exists):
+            if partition.compare(state, window.now, batch, exists):
                 self._store.changed(batch.table, key)
             if len(batch.upserts) + len(batch.deletes) >= BATCH:
                 yield batch.taken()

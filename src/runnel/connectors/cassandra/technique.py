@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from enum import Enum
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from runnel.connectors.cassandra.deltas import Delta, Operation
 from runnel.connectors.cassandra.value_text import to_text
@@ -46,18 +46,34 @@ class Cycle:
     before: Path | None = None
 
 
-class Technique(Protocol):
-    """One way to find out what has changed; its class data stands in the documentation and is checked by tests."""
+WRITE_TIMES = frozenset({NetEffect.DELETION, NetEffect.UPDATE_AFTER_INSERTION, NetEffect.MULTIPLE_UPDATES})
+"""The net effects of techniques that go by write times."""
 
-    NAME: ClassVar[str]
-    OPERATIONS: ClassVar[tuple[Operation, ...]]
-    SEES_DELETES: ClassVar[bool]
-    SEES_PREVIOUS: ClassVar[bool]
-    SEES_EXPIRY: ClassVar[bool]
-    SEES_COUNTERS: ClassVar[bool]
-    GRANULARITY: ClassVar[str]
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]]
-    NEEDS: ClassVar[str]
+
+@dataclass(frozen=True)
+class Abilities:
+    """What a technique says of itself; it stands in the documentation and is checked by tests.
+
+    `level` is the level of deletes where they are seen at all: column, or any.
+    """
+
+    name: str
+    operations: tuple[Operation, ...]
+    net_effects: frozenset[NetEffect]
+    needs: str
+    level: str = "column"
+    previous: bool = False
+    expiry: bool = False
+    counters: bool = False
+
+    @property
+    def deletes(self) -> bool:
+        """Whether deletes are seen."""
+        return Operation.DEL in self.operations
+
+
+class Technique(Protocol):
+    """One way to find out what has changed."""
 
     def now(self) -> Position:
         """Give the position that a cycle begun now reaches."""

@@ -15,13 +15,13 @@ import json
 import struct
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.cassandra.deltas import Delta, Operation
 from runnel.connectors.cassandra.journal import OLD, old_name, read_journal, remove_page
 from runnel.connectors.cassandra.live_rows import compare
 from runnel.connectors.cassandra.snapshot import Cell, Wanted, read_partition
-from runnel.connectors.cassandra.technique import NetEffect, Position, Writer, after_time, clock
+from runnel.connectors.cassandra.technique import Abilities, NetEffect, Position, Writer, after_time, clock
 from runnel.connectors.cassandra.twins import captured_columns, where
 from runnel.connectors.cassandra.types import quoted
 from runnel.errors import UsageError
@@ -41,20 +41,17 @@ LATE_MICROSECONDS = 3_600_000_000
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 Place = tuple[tuple[bytes | None, ...] | None, str]
+ABILITIES = Abilities(
+    "trigger",
+    (Operation.INS, Operation.UPD, Operation.DEL),
+    frozenset(NetEffect) - {NetEffect.DELETION},
+    "two tables, a trigger or wrapper",
+    previous=True,
+)
 
 
 class Tracking:
     """Capture by a journal of changes."""
-
-    NAME: ClassVar[str] = "trigger"
-    OPERATIONS: ClassVar[tuple[Operation, ...]] = (Operation.INS, Operation.UPD, Operation.DEL)
-    SEES_DELETES: ClassVar[bool] = True
-    SEES_PREVIOUS: ClassVar[bool] = True
-    SEES_EXPIRY: ClassVar[bool] = False
-    SEES_COUNTERS: ClassVar[bool] = False
-    GRANULARITY: ClassVar[str] = "column"
-    NET_EFFECTS: ClassVar[frozenset[NetEffect]] = frozenset(NetEffect) - {NetEffect.DELETION}
-    NEEDS: ClassVar[str] = "two tables, a trigger or wrapper"
 
     def __init__(self, client: Client, tables: list[TableSchema]) -> None:
         """Read the journals of these tables."""

@@ -22,7 +22,7 @@ from runnel.connectors.cassandra.reconcile import PartitionState, changes, merge
 from runnel.connectors.cassandra.schema import Problems, Row, SchemaRows, TableSchema, build_tables
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Callable, Collection
 
     from runnel.connectors.cassandra.cells import ChangeTuple, Clustering
 
@@ -39,11 +39,13 @@ class Catalog:
         *,
         read_at: int | None = None,
         wanted: Collection[tuple[str, str]] | None = None,
+        ask: Callable[[], SchemaRows] | None = None,
     ) -> None:
         """Begin with the rows of `system_schema` that were read at a time (µs; None: now).
 
         `wanted` names the tables to read as (keyspace, table); None means all that are not the server's own. A mutation
-        of a table that is not known is an error, unless all wanted tables are known: then it is not wanted.
+        of a table that is not known is an error, unless all wanted tables are known: then it is not wanted. `ask` reads
+        the definitions anew when the log names something that is not known: a log may have lost the definition itself.
         """
         self.generation = 0
         self.problems: Problems = {}
@@ -54,6 +56,8 @@ class Catalog:
         self._baseline: dict[tuple[str, bytes], dict[Clustering, Row]] = {}
         self._read_at = 0
         self._unsettled: set[bytes] = set()
+        self._ask = ask
+        self._asked: set[object] = set()
         if baseline is not None:
             self.refresh(baseline, read_at=read_at)
 
@@ -100,11 +104,19 @@ class Catalog:
 
     def may_skip(self, table_id: uuid.UUID) -> bool:
         """Say whether a table that is not known can be passed over."""
-        if table_id in OWN_TABLE_IDS:
+        if table_id in OWN_TABLE_IDS or table_id in self._asked:
             return True
         if self._wanted is None:
             return False
         return self._wanted <= {(table.keyspace, table.name) for table in self._tables.values()}
+
+    def asked_for(self, unknown: object) -> bool:
+        """Read the definitions anew because of something that is not known, once for each such thing; say whether it was done."""
+        if self._ask is None or unknown in self._asked or unknown in OWN_TABLE_IDS:
+            return False
+        self.refresh(self._ask())
+        self._asked.add(unknown)
+        return True
 
     def take(self, added: list[ChangeTuple]) -> list[ChangeTuple]:
         """Take changes of the server's own tables in; give the TRUNCATEs of wanted tables that are among them."""

@@ -24,6 +24,14 @@ class BadBody(ValueError):
     """A mutation whose bytes do not follow the format, though its checksum is right; becomes a `LogError`."""
 
 
+class UnknownColumn(BadBody):
+    """A mutation of a column that its table does not have, as far as is known."""
+
+    def __init__(self, table: object, name: str) -> None:
+        """Name the column."""
+        super().__init__(f"{table!r} has no column {name!r}")
+
+
 class UnknownTable(Exception):
     """A mutation of a table whose definition is not known; becomes a `LogError`."""
 

@@ -11,7 +11,7 @@ import struct
 import uuid
 from typing import TYPE_CHECKING
 
-from runnel.connectors.cassandra.commitlog.errors import BadBody, UnknownTable
+from runnel.connectors.cassandra.commitlog.errors import BadBody, UnknownColumn, UnknownTable
 from runnel.connectors.cassandra.commitlog.reader import MOST_COLUMNS, Reader, compiled
 from runnel.connectors.cassandra.commitlog.rows import Column, Update, read_rows, wrapped
 from runnel.connectors.cassandra.vints import EXTRA, MASKS, read_unsigned
@@ -49,9 +49,17 @@ class Decoder:
     def decode(self, data: bytes) -> list[ChangeTuple]:
         """Give the changes of a body's wanted tables; raise `BadBody` or `UnknownTable` where that cannot be."""
         try:
-            return self._decode(data)
+            return self._decode_or_ask(data)
         except (IndexError, struct.error, UnicodeDecodeError, OverflowError, MemoryError) as error:
             raise BadBody("a mutation ends too early or holds an impossible length") from error
+
+    def _decode_or_ask(self, data: bytes) -> list[ChangeTuple]:
+        try:
+            return self._decode(data)
+        except UnknownColumn as error:
+            if not self.catalog.asked_for(str(error)):
+                raise
+            return self._decode_or_ask(data)
 
     def _decode(self, data: bytes) -> list[ChangeTuple]:
         count = data[0]
@@ -61,6 +69,8 @@ class Decoder:
         out: list[ChangeTuple] = []
         own: list[ChangeTuple] = []
         while count:
+            if count < 0 and p == len(data):
+                break
             count -= 1
             reader = self._tables.get(data[p : p + 16])
             if self._generation != self.catalog.generation and (reader is None or not reader.system):
@@ -68,12 +78,14 @@ class Decoder:
                 reader = self._tables.get(data[p : p + 16])
             if reader is None:
                 reader = self._reader(data[p : p + 16])
-            if not reader.wanted:
-                if not count:
-                    return out + self.catalog.take(own) if own else out
-                p = reader.read(data, p + 16, [])
-            else:
+            if reader.wanted:
                 p = reader.read(data, p + 16, own if reader.system else out)
+            elif not count:
+                p = len(data)
+            else:
+                p = reader.read(data, p + 16, [])
+                if isinstance(reader, Unreadable):
+                    count = -1  # how many updates were passed over is not known
         if p != len(data):
             raise BadBody(f"{len(data) - p} bytes are left over after a mutation")
         return out + self.catalog.take(own) if own else out
@@ -91,12 +103,15 @@ class Decoder:
         """Give the reader of a table; one of a table that is not known will do where nothing of it is wanted."""
         if len(table_id) != 16:
             raise BadBody("a mutation ends too early")
-        table = self.catalog.table(uuid.UUID(bytes=table_id))
+        id_ = uuid.UUID(bytes=table_id)
+        table = self.catalog.table(id_)
+        if table is None and self.catalog.asked_for(id_):
+            table = self.catalog.table(id_)
         made: TableReader | Unreadable
         if table is not None:
             made = TableReader(table, self.catalog, unsigned=self._unsigned, compile_readers=self._compile)
-        elif self.catalog.may_skip(uuid.UUID(bytes=table_id)):
-            made = Unreadable(table_id)
+        elif self.catalog.may_skip(id_):
+            made = Unreadable(self.catalog)
         else:
             raise UnknownTable(table_id)
         if len(self._tables) >= MOST_TABLES:
@@ -106,18 +121,24 @@ class Decoder:
 
 
 class Unreadable:
-    """Stands for a table that is not known and not wanted: a mutation may end with it, but nothing behind it can be read."""
+    """Stands for a table that is not known and not wanted, such as one that was dropped."""
 
     wanted = False
     system = False
 
-    def __init__(self, table_id: bytes) -> None:
-        """Keep the id for the error."""
-        self._table_id = table_id
+    def __init__(self, catalog: Catalog) -> None:
+        """Look out for the tables of a catalog."""
+        self._catalog = catalog
 
     def read(self, data: bytes, p: int, out: list[ChangeTuple]) -> int:
-        """Refuse: where an update ends is known only with its table."""
-        raise UnknownTable(self._table_id)
+        """Give where the next update of a known table begins, or the end.
+
+        Where this one ends cannot be seen without its table; but all updates of a mutation have the same key.
+        """
+        length, at = read_unsigned(data, p)
+        behind = at + length
+        found = (data.find(table.id.bytes + data[p:behind], behind) for table in self._catalog.tables())
+        return min((at for at in found if at >= 0), default=len(data))
 
 
 class TableReader:
@@ -198,7 +219,7 @@ class TableReader:
             at += length
             type_ = self.table.type_of(name)
             if type_ is None:
-                raise BadBody(f"{self.table!r} has no column {name!r}")
+                raise UnknownColumn(self.table, name)
             columns.append(Column(name, type_))
         return tuple(columns), at
 

@@ -71,6 +71,26 @@ class Readable:
     indexed: bool
 
 
+@dataclass(frozen=True)
+class Stretch:
+    """A part of a segment: what ends behind one position and not behind another; `indexed` as in `Readable`."""
+
+    path: Path
+    after: int
+    until: int
+    indexed: bool
+
+
+def read_stretch(reader: LogReader, stretch: Stretch) -> Iterator[Mutation]:
+    """Give the mutations of a stretch."""
+    try:
+        yield from reader.read(stretch.path, stretch.after, stretch.until)
+    except FileNotFoundError:
+        # The server takes segments away by itself when they hold nothing for a reader.
+        if stretch.indexed:
+            raise
+
+
 class LogFolder:
     """The segments of one node: a `cdc_raw` folder with indexes, or a folder of finished segments without."""
 
@@ -126,18 +146,19 @@ class LogFolder:
 
     def read(self, reader: LogReader, start: Position, end: Position | None = None) -> Iterator[Mutation]:
         """Give the mutations in (start, end], the same ones however often it is asked; without `end`, all that is safe now."""
+        for stretch in self.between(start, end):
+            yield from read_stretch(reader, stretch)
+
+    def between(self, start: Position, end: Position | None = None) -> Iterator[Stretch]:
+        """Give the stretches of segments in (start, end]."""
         for found in self.readable(start):
             segment = found.segment
             if end is not None and segment.id > end.segment:
                 return
             until = min(found.until, end.position) if end is not None and segment.id == end.segment else found.until
             after = start.position if segment.id == start.segment else 0
-            try:
-                yield from reader.read(segment.path, after, until)
-            except FileNotFoundError:
-                # The server takes segments away by itself when they hold nothing for a reader.
-                if found.indexed:
-                    raise
+            if after < until:
+                yield Stretch(segment.path, after, until, found.indexed)
 
     def kept(self) -> int:
         """Give the bytes that the folder takes: what the server keeps for its reader."""

@@ -1,0 +1,1 @@
+"""Benchmarks of change data capture: six techniques against a real server, and how fast a log is decoded."""
