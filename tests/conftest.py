@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from runnel.engine.spark import SparkEngine
 
-SHARED = ("spark", "postgres", "cassandra", "hbase", "mariadb", "mysql", "browser")
+SHARED = ("spark", "cassandra", "postgres", "hbase", "mariadb", "mysql", "browser")
 
 settings.register_profile("runnel", deadline=None, print_blob=True)
 settings.load_profile("runnel")
