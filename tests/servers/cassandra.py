@@ -216,7 +216,7 @@ class CassandraNode:
 
         policy = WhiteListRoundRobinPolicy([self.host])
         level = ConsistencyLevel.name_to_value[consistency]
-        profile = ExecutionProfile(policy, consistency_level=level, request_timeout=60)
+        profile = ExecutionProfile(policy, consistency_level=level, request_timeout=120)
         profiles = {EXEC_PROFILE_DEFAULT: profile}
         with Cluster([self.host], self.port, execution_profiles=profiles, protocol_version=5) as cluster:
             session = cluster.connect()
@@ -272,7 +272,7 @@ class CassandraNode:
         lib, options = jars(), self.options
         command = [
             str(java()),
-            f"-Xms{options.heap}",
+            "-Xms128m",
             f"-Xmx{options.heap}",
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
@@ -365,7 +365,7 @@ def cassandra_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cassand
 
     # Where there is no Java compiler, the tests of triggers fail and say so; the others need none.
     built = [build_jar(jars(), tmp_path_factory.mktemp("triggers") / "runnel.jar")] if find_compiler() else []
-    with cassandra(NodeOptions(triggers=built)) as node:
+    with cassandra(NodeOptions(heap="768m", triggers=built)) as node:  # hundreds of tables
         yield node
 
 
