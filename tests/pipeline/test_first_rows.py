@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 import runnel
+from runnel.compiler import top
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.pipeline import maintain
 
 VIEWS = {
     "ends": "SELECT g, min(x) AS low, max(x) AS high FROM t GROUP BY g",
@@ -31,3 +33,21 @@ def test_a_group_that_vanished_comes_back(size: int) -> None:
         project.sql("INSERT INTO t VALUES (5000, 1, 100), (5001, 1, 150), (5002, 2, 7)")
         assert [name for name in VIEWS if not project.verify(name).ok] == []
         assert project.view("end").to_arrow().to_pylist() == [{"high": 150}]
+
+
+@pytest.mark.parametrize("few", [0, 64])
+def test_one_row_after_the_other_leaves_and_comes_back(few: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintain, "FEW", few)
+    monkeypatch.setattr(top, "SPARE", 4)
+    ids = list(range(30))
+    with runnel.memory(engine=DuckDbEngine(threads=1)) as project:
+        project.create_table("t", "id BIGINT, g INT, x INT", key=["id"])
+        project.sql("INSERT INTO t VALUES " + ", ".join(f"({number}, 1, {number})" for number in ids))
+        for name, sql in VIEWS.items():
+            project.create_view(name, sql, mode="incremental")
+        while ids:
+            project.sql(f"DELETE FROM t WHERE id = {ids.pop(0 if len(ids) % 3 else -1)}")
+            assert [name for name in VIEWS if not project.verify(name).ok] == [], ids
+        for number in range(30):
+            project.sql(f"INSERT INTO t VALUES ({number}, {number % 2}, {number * 7 % 30})")
+            assert [name for name in VIEWS if not project.verify(name).ok] == [], number

@@ -97,6 +97,7 @@ def _step_out(step: Step) -> dict[str, Any]:
         "around_reads": _reads_out(step.around_reads),
         "extra": [_term_out(term) for term in step.extra],
         "stored": step.stored,
+        **({"brief": step.brief, "unless": step.unless} if step.brief else {}),
         "shared": None
         if step.shared is None
         else {
@@ -119,6 +120,8 @@ def _step_in(data: dict[str, Any]) -> Step:
         data["stored"],
         None if data["shared"] is None else _shared_in(data["shared"]),
         data.get("grown", ""),
+        data.get("brief", ""),
+        data.get("unless", ""),
     )
 
 

@@ -3,6 +3,8 @@
 Kept are all rows of a group up to some row in the order. What the change brings beyond that row is ignored, unless the group
 is kept whole (`_whole`): a first step finds what lies *near* enough to matter, and often that is nothing. A group that falls
 below the count it must give, and is not whole, is read again: only then is the source read at all.
+
+For a change of a few rows it is faster to try all of that in one query, which says (`_lost`) where a group ran out after all.
 """
 
 from __future__ import annotations
@@ -26,9 +28,11 @@ if TYPE_CHECKING:
     Typed = Callable[[Node], tuple[Column, ...]]
 
 WHOLE = "_whole"
+LOST = "_lost"
 SPARE = 48
 _W = quoted(WEIGHT)
 _ALL = quoted(WHOLE)
+_RAN_OUT = quoted(LOST)
 
 
 def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step, Step]:
@@ -44,7 +48,18 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step, Step]:
     lost = _lost(f"{name}.lost", top, columns)
     refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
     matters = Term(writer.found(near.name), frozenset({near.name}), frozenset({(near.name, "delta")}))
-    nearing = Step(near, terms, "", frozenset(), writer.near(), own, stored=False, shared=shared_join(top.source))
+    nearing = Step(
+        near,
+        terms,
+        "",
+        frozenset(),
+        writer.near(),
+        own,
+        stored=False,
+        shared=shared_join(top.source),
+        brief=writer.brief(),
+        unless=LOST,
+    )
     finding = Step(lost, (matters,), "", frozenset(), writer.ran_out(), own, stored=False)
     keeping = Step(
         target,
@@ -181,25 +196,31 @@ class _Writer:
             f"WHERE NOT `_was` AND `_size` < {self.count}"
         )
 
-    def changed(self) -> str:
+    def changed(self, *, told: bool = False) -> str:
         """Write the change: rows that leave; rows that come; and all of a group that is kept whole no longer.
 
-        A group that ran out leaves altogether, because it is filled again.
+        A group that ran out leaves altogether, because it is filled again; its rows can be `told` by another column.
         """
         lost = f"(NOT `_was` AND `_size` < {self.count})"
         cut = f"(`_size` > {self.count + 2 * SPARE})"
         whole = f"(`_was` AND NOT {cut})"
         kept = f"CASE WHEN {lost} OR `_new` <= 0 OR ({cut} AND `_rank` > {self.count + SPARE}) THEN 0 ELSE `_new` END"
+        one, all_ = (f", {lost} AS {_RAN_OUT}", f", max({_RAN_OUT}) AS {_RAN_OUT}") if told else ("", "")
         verdict = (
-            f"SELECT {self.listed}, `_old`, `_was`, {whole} AS `_is`, {kept} AS `_new` FROM (\n{self._judged()}\n)"
+            f"SELECT {self.listed}, `_old`, `_was`, {whole} AS `_is`, {kept} AS `_new`{one} FROM (\n{self._judged()}\n)"
         )
         return (
-            f"SELECT {self.shown}, {_ALL}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n"
+            f"SELECT {self.shown}, {_ALL}{all_}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\n"
             f"SELECT {self.listed}, CASE WHEN `_side` < 0 THEN `_was` ELSE `_is` END AS {_ALL}, "
-            f"CASE WHEN `_side` < 0 THEN -`_old` ELSE `_new` END AS {_W} FROM (\n{verdict}\n)\n"
+            f"CASE WHEN `_side` < 0 THEN -`_old` ELSE `_new` END AS {_W}{f', {_RAN_OUT}' if told else ''} FROM (\n{verdict}\n)\n"
             "LATERAL VIEW explode(array(CAST(-1 AS BIGINT), CAST(1 AS BIGINT))) _sides AS `_side`)\n"
             f"GROUP BY {self.by}, {_ALL} HAVING sum({_W}) <> 0"
         )
+
+    def brief(self) -> str:
+        """Write the change straight from the changed rows, and where a group ran out."""
+        changed = self.changed(told=True).replace("{terms}", f"SELECT {self.listed}, {_W} FROM `_changed`")
+        return f"SELECT {self.listed}, {_ALL}, {_RAN_OUT}, {_W} FROM (WITH `_changed` AS (\n{{terms}}\n)\n{changed})"
 
     def refilled(self, state: str, lost: str) -> str:
         """Write the first rows of the groups that ran out, from the source."""

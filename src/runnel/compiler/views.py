@@ -135,6 +135,7 @@ def _renamed(step: Step, name: str) -> Step:
         terms=tuple(term(t) for t in step.terms),
         initial=spelled(step.initial),
         grown=spelled(step.grown),
+        brief=spelled(step.brief),
         initial_reads=reads(step.initial_reads),
         around=spelled(step.around),
         around_reads=reads(step.around_reads),

@@ -37,6 +37,8 @@ SCANNED = 12_000_000
 """Rows of row groups that one query's look-ups may go through."""
 HELD = 1 << 30
 """Bytes that the inputs of one query may take in the driver's memory."""
+FEW = 20_000
+"""Rows up to which one thread is faster: handing work to others costs more than the work."""
 
 
 @dataclass
@@ -49,7 +51,7 @@ class Small:
     @property
     def rows(self) -> int:
         """How many rows it reads."""
-        return sum(one.table.num_rows for one in self.inputs.values() if isinstance(one, Rows))
+        return _rows(self.inputs)
 
     @property
     def bytes(self) -> int:
@@ -69,23 +71,24 @@ class Driver:
         self.counted = Counted()
         self._threads = threads
         self._wide: set[str] = set()
-        self._duckdb: DuckDbEngine | None = None
+        self._engines: dict[bool, DuckDbEngine] = {}
         self._lock = threading.Lock()
 
-    @property
-    def duckdb(self) -> DuckDbEngine:
-        """The engine of this lane."""
+    def _engine(self, inputs: Mapping[str, Input]) -> DuckDbEngine:
+        """Give the engine for these inputs: few rows are one thread's work."""
+        few = _rows(inputs) <= FEW
         with self._lock:
-            if self._duckdb is None:
-                self._duckdb = DuckDbEngine(memory_limit="2GB", threads=self._threads)
-            return self._duckdb
+            if few not in self._engines:
+                threads = 1 if few else self._threads
+                self._engines[few] = DuckDbEngine(memory_limit="2GB", threads=threads)
+            return self._engines[few]
 
     def close(self) -> None:
         """Let go of what was started."""
         with self._lock:
-            if self._duckdb is not None:
-                self._duckdb.close()
-                self._duckdb = None
+            for engine in self._engines.values():
+                engine.close()
+            self._engines = {}
 
     def small(self, sql: str, inputs: Mapping[str, Input]) -> Small | None:
         """Give the query over rows in memory; None where it has to read more than belongs there.
@@ -161,7 +164,7 @@ class Driver:
         if not _alike(step.keys, held):
             raise lookup.TooMuch
         try:
-            keys = self.duckdb.rows(step.keys, held)
+            keys = self._engine(held).rows(step.keys, held)
         except Terminal:
             raise lookup.TooMuch from None
         kinds = {column.name.lower(): types.to_arrow(column.type) for column in source.columns}
@@ -176,7 +179,7 @@ class Driver:
             return None
         if query.sql not in self._wide:
             try:
-                table = self.duckdb.rows(query.sql, query.inputs, columns)
+                table = self._engine(query.inputs).rows(query.sql, query.inputs, columns)
             except Terminal as error:
                 if "Overflow" not in str(error):
                     return None
@@ -186,11 +189,15 @@ class Driver:
             if not _alike(query.sql, wide):  # DuckDB rounds where decimals of all digits and other scales meet
                 return None
             try:
-                table = self.duckdb.rows(query.sql, wide, columns)
+                table = self._engine(wide).rows(query.sql, wide, columns)
             except Terminal:
                 return None
         self.counted.add(in_driver=1)
         return table
+
+
+def _rows(inputs: Mapping[str, Input]) -> int:
+    return sum(one.table.num_rows for one in inputs.values() if isinstance(one, Rows))
 
 
 def _alike(sql: str, inputs: Mapping[str, Input]) -> bool:

@@ -119,6 +119,12 @@ class Step:
     shared: Shared | None = None
     grown: str = ""
     """What may stand for `initial` where nothing was taken away from any input yet, because it costs less; else ''."""
+    brief: str = ""
+    """Of a first step: what may stand in place of `around` to give the whole program's change at once; else ''.
+
+    It is worth trying for a few changed rows. It has one more column, `unless`, before the weight: where that is true in any row,
+    all of the steps have to be run."""
+    unless: str = ""
 
     def delta_sql(self, changed: frozenset[str], empty: Reads = NOTHING) -> str | None:
         """Give the SQL of the change when just these relations changed; None when it is empty for certain.

@@ -12,17 +12,23 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from runnel.engine.base import Rows
 from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing, stored
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
+from runnel.model import types
 from runnel.model.program import Strategy
-from runnel.model.relation import WEIGHT, Kind
+from runnel.model.relation import WEIGHT, Column, Kind
 from runnel.pipeline.cost import estimate
 from runnel.pipeline.events import event_files
 from runnel.pipeline.joins import hand_on
 from runnel.pipeline.materialise import change_sql, materialise
+
+FEW = 64
+"""Changed rows up to which a program's steps are tried in one query."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -210,8 +216,13 @@ def _run_steps(
     """
     program = runtime.program(view)
     own = frozenset(step.target.name for step in program.steps)
-    large = sum(inputs.delta_rows(name) for name in changed) > runtime.large
+    rows = sum(inputs.delta_rows(name) for name in changed)
+    large = rows > runtime.large
     mine = inputs.for_own()
+    if program.steps[0].brief and rows <= FEW and strategy is not Strategy.FULL:
+        files = _at_once(runtime, view, inputs, changed, own)
+        if files is not None:
+            return files
     for step in program.steps[:-1] if strategy is not Strategy.FULL else ():
         sql, reads = change_sql(step, strategy, changed, inputs)
         if sql is None:
@@ -224,6 +235,22 @@ def _run_steps(
     if sql is None:
         return []
     return materialise(runtime, step.target, sql, _roles(inputs, mine, reads, own, view.seen), large=large)
+
+
+def _at_once(
+    runtime: Runtime, view: ViewEntry, inputs: Inputs, changed: frozenset[str], own: frozenset[str]
+) -> list[NewFile] | None:
+    """Try a view's steps in one query; None where that is not enough."""
+    steps = runtime.program(view).steps
+    target, unless = steps[-1].target, steps[0].unless
+    sql, reads = change_sql(replace(steps[0], around=steps[0].brief), Strategy.KEYS, changed, inputs)
+    if sql is None:
+        return []
+    columns = (*target.columns, Column(unless, types.parse("boolean")))
+    found = runtime.engine.change(sql, _roles(inputs, inputs.for_own(), reads, own, view.seen), signed(columns))
+    if pc.any(found.column(unless)).as_py():
+        return None
+    return [runtime.lake.write(target, found.drop_columns([unless]))] if found.num_rows else []
 
 
 def _roles(
