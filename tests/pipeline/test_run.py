@@ -5,19 +5,23 @@ from __future__ import annotations
 import json
 import threading
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import RunnelError
+from runnel.lake.lake import Lake
 from runnel.pipeline.runner import Runner
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
     from pathlib import Path
 
+    import pyarrow as pa
+
+    from runnel.model.relation import Relation
     from runnel.project import Project
 
 CONFIG = """
@@ -59,7 +63,7 @@ def running(folder: Path) -> Iterator[Project]:
         assert not thread.is_alive()
 
 
-def feed(folder: Path, name: str, *rows: dict[str, object]) -> None:
+def feed(folder: Path, name: str, *rows: Mapping[str, object]) -> None:
     """Put a file of rows into the feed, whole at once."""
     hidden = folder / "feed" / f".{name}"
     hidden.write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -92,6 +96,35 @@ def test_a_bad_file_stops_the_source_where_it_is_and_loses_nothing(folder: Path)
         assert project.view("total").to_pylist() == [{"s": 14, "n": 3}]
         assert project.status().sources[0].error is None
         assert all(report.ok for report in project.verify_all())
+
+
+def test_files_of_one_epoch_see_each_other_and_their_old_rows_are_read_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    feed(folder, "0001.jsonl", *({"id": number, "amount": number} for number in range(5)))
+    with runnel.open(folder, engine=DuckDbEngine()) as project:
+        project.run(once=True)
+        feed(folder, "0002.jsonl", {"_weight": -1, "id": 1, "amount": 1}, {"_weight": 1, "id": 1, "amount": 10})
+        feed(folder, "0003.jsonl", {"op": "u", "after": {"id": 1, "amount": 20}}, {"op": "d", "before": {"id": 2}})
+        feed(
+            folder, "0004.jsonl", {"_weight": -1, "id": 1, "amount": 20}, {"id": 2, "amount": 7}, {"id": 9, "amount": 1}
+        )
+        asked: list[int] = []
+        plain = Lake.lookup
+
+        def lookup(lake: Lake, relation: Relation, files: Any, keys: pa.Table) -> pa.Table:
+            asked.append(keys.num_rows)
+            return plain(lake, relation, files, keys)
+
+        monkeypatch.setattr(Lake, "lookup", lookup)
+        project.run(once=True)
+        assert project.view("total").to_pylist() == [{"s": 0 + 3 + 4 + 7 + 1, "n": 5}]
+        assert len(asked) == 1
+        feed(folder, "0005.jsonl", {"id": 10, "amount": 1})
+        feed(folder, "0006.jsonl", {"_weight": -1, "id": 10, "amount": 2})
+        with pytest.raises(RunnelError, match=r"id=10, amount=2.*0006\.jsonl"):
+            project.run(once=True)
+        assert project.view("total").to_pylist() == [{"s": 15, "n": 5}]
 
 
 def test_a_g_views_of_every_interval_end_in_the_same_state(project: Project) -> None:

@@ -34,6 +34,12 @@ class Draft:
         self.relation = relation
         self._lake, self._files = lake, files
         self._parts: list[pa.Table] = []
+        self._ahead: tuple[pa.Table, pa.Table] | None = None
+
+    def look_ahead(self, keys: pa.Table) -> None:
+        """Read the stored rows of all keys that operations will ask for: once, not anew for each of them."""
+        keys = self._plain_keys(keys)
+        self._ahead = keys, self._lake.lookup(self.relation, self._files, keys).cast(self._schema())
 
     def signed(self) -> pa.Table:
         """Give the net change: rows with `_weight`, equal rows added up, zeros gone."""
@@ -152,13 +158,14 @@ class Draft:
         relation = self.relation
         if not relation.key:
             relation = type(relation)(relation.name, relation.kind, relation.columns, tuple(keys.column_names))
-        found = [self._lake.lookup(relation, self._files, keys).cast(self._schema())]
-        if self._parts:
-            wanted = set(_tuples(keys))
-            for part in self._parts:
-                mask = [key in wanted for key in _tuples(part.select(keys.column_names))]
-                found.append(part.filter(pa.array(mask, pa.bool_())))
+        found = [self._stored(relation, keys)]
+        found += [_with_keys(part, keys) for part in self._parts]
         return fold(self.relation, pa.concat_tables(found)) if len(found) > 1 else found[0]
+
+    def _stored(self, relation: Relation, keys: pa.Table) -> pa.Table:
+        if self._ahead is not None and _with_keys(keys, self._ahead[0]).num_rows == keys.num_rows:
+            return _with_keys(self._ahead[1], keys)
+        return self._lake.lookup(relation, self._files, keys).cast(self._schema())
 
     def _places(self, old: pa.Table, keys: pa.Table) -> list[int | None]:
         where = {key: at for at, key in enumerate(_tuples(old.select(list(self.relation.key))))}
@@ -242,6 +249,15 @@ class Draft:
 
     def _schema(self) -> pa.Schema:
         return self._bare().append(pa.field(WEIGHT, pa.int64()))
+
+
+def _with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """Give the rows whose key is among these; NULL equals NULL."""
+    names, kind = keys.column_names, keys.schema.field(0).type
+    if len(names) == 1 and not pa.types.is_nested(kind) and not pa.types.is_floating(kind):
+        return rows.filter(pc.is_in(rows.column(names[0]), value_set=keys.column(0)))
+    wanted = set(_tuples(keys))
+    return rows.filter(pa.array([key in wanted for key in _tuples(rows.select(names))], pa.bool_()))
 
 
 def _tuples(table: pa.Table) -> list[tuple[Any, ...]]:

@@ -12,8 +12,11 @@ A source that fails is left where it is and reported; the others go on.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
 
 from runnel.errors import RunnelError
 from runnel.failpoints import reach
@@ -99,7 +102,9 @@ def capture(
         drafts = Drafts(runtime, head)
         count = 0
         try:
-            for changes in sources[name].read(start, end) if end != start else ():
+            read = list(sources[name].read(start, end)) if end != start else []
+            _look_ahead(drafts, name, read)
+            for changes in read:
                 _draft(drafts, name, changes)
                 count += 1
         except RunnelError as error:
@@ -116,6 +121,24 @@ def capture(
         if known != now:
             whole.positions[error_note(name)] = {"error": now}
     return whole
+
+
+def _look_ahead(drafts: Drafts, source: str, read: list[ChangeSet]) -> None:
+    """Read the old rows of all changes of a table together: each change set by itself would go through the same row groups.
+
+    What is wrong with a change set is told when it is drafted, with the place that it comes from.
+    """
+    by_table: dict[str, list[pa.Table]] = {}
+    for changes in read:
+        by_table.setdefault(changes.table, []).extend(t for t in (changes.signed, changes.keyed) if t is not None)
+    for table, rows in by_table.items():
+        if len(rows) < 2:
+            continue
+        with suppress(RunnelError, pa.ArrowException, KeyError):
+            draft = drafts.of(f"{source}.{table}")
+            key = draft.relation.key
+            if key:
+                draft.look_ahead(pa.concat_tables([to_table(draft.relation, part.select(key)) for part in rows]))
 
 
 def _draft(drafts: Drafts, source: str, changes: ChangeSet) -> None:
