@@ -23,7 +23,7 @@ from runnel.lake.lake import Lake
 from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind, Relation, check_columns
 from runnel.pipeline.definitions import check_properties
-from runnel.pipeline.deliver import shape_of
+from runnel.pipeline.deliver import Known, shape_of
 from runnel.pipeline.reshape import like
 from runnel.project.sync import referenced_first, statements
 
@@ -48,6 +48,7 @@ class Checkup:
     suspects: set[str] = field(default_factory=set)
     relations: dict[str, Relation] = field(default_factory=dict)
     stored_views: dict[str, Relation] = field(default_factory=dict)
+    texts: dict[str, str] = field(default_factory=dict)
     strategies: dict[str, str] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
 
@@ -77,7 +78,7 @@ def check_project(folder: Path) -> Checkup:
 
 def _check_target(wanted: Target, folder: Path, found: Checkup) -> None:
     """Connect to a target and hold its tables against what they are to follow."""
-    known = [*(found.stored_views | found.relations).values()]
+    known = Known(found.stored_views | found.relations, found.texts)
     told = {*found.suspects, *(name.lower() for name in found.unchecked)}
     try:
         target = open_target(wanted, folder)
@@ -196,7 +197,9 @@ def _add_stored(settings: Config, found: Checkup) -> None:
             found.note(error)
         return
     try:
-        stored = lake.snapshot().relations.values()
+        head = lake.snapshot()
+        stored = head.relations.values()
+        found.texts.update({name: view.sql for name, view in head.views.items()})
         found.relations.update({r.name: r for r in stored if r.kind is Kind.TABLE})
         found.stored_views.update({r.name: r for r in stored if r.kind is Kind.VIEW})
     finally:
@@ -261,6 +264,7 @@ def _compile(engine: Engine, view: ViewStatement, found: Checkup) -> None:
     program = compile_view(view.name, view.sql, found.relations, engine.analyse, mode, view.place)
     check_columns(view.name, program.columns)
     found.relations[view.name] = program.relation
+    found.texts[view.name] = view.sql
     found.strategies[view.name] = program.strategy.value
 
 

@@ -11,6 +11,7 @@ from runnel.compiler.rows import part_sql, rows_delta_sql, rows_sql
 from runnel.compiler.serialize import program_from_json, program_to_json
 from runnel.compiler.statements import Statement, TableStatement, ViewStatement, parse_statements
 from runnel.compiler.support import SUPPORT, Support
+from runnel.compiler.unique import unique_columns
 from runnel.compiler.views import Analyse, compile_view
 from runnel.model.ddl import parse_columns, parse_table
 
@@ -37,4 +38,5 @@ __all__ = [
     "program_to_json",
     "rows_delta_sql",
     "rows_sql",
+    "unique_columns",
 ]

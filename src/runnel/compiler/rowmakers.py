@@ -38,7 +38,7 @@ def values(context: Lowering, query: exp.Values) -> tuple[Node, tuple[str, ...]]
 def lateral_view(context: Lowering, lateral: exp.Lateral, frame: From) -> None:
     """Add the rows a LATERAL VIEW makes from each row."""
     alias = lateral.args.get("alias")
-    if not lateral.args.get("view") or alias is None or not _is_generator(lateral.this):
+    if not lateral.args.get("view") or alias is None or not is_generator(lateral.this):
         raise NotLinear("lateral or generator", lateral)
     columns = [c.name for c in alias.columns]
     _add(context, frame, lateral.this, columns, alias.name, outer=bool(lateral.args.get("outer")))
@@ -47,7 +47,7 @@ def lateral_view(context: Lowering, lateral: exp.Lateral, frame: From) -> None:
 def generated(context: Lowering, item: exp.Expr, frame: From) -> list[tuple[str, exp.Expr]] | None:
     """Lower a generator that stands in a SELECT list; None for anything else."""
     call = item.this if isinstance(item, (exp.Alias, exp.Aliases)) else item
-    if not _is_generator(call):
+    if not is_generator(call):
         return None
     if isinstance(item, exp.Aliases):
         columns = [c.name for c in item.expressions]
@@ -58,7 +58,8 @@ def generated(context: Lowering, item: exp.Expr, frame: From) -> list[tuple[str,
     return _add(context, frame, call, columns, "", outer=False)
 
 
-def _is_generator(call: exp.Expr) -> bool:
+def is_generator(call: exp.Expr) -> bool:
+    """Say whether a call makes rows."""
     return isinstance(call, (exp.Explode, exp.Posexplode, exp.Inline)) or function_name(call) in GENERATORS
 
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from runnel.compiler import unique_columns
 from runnel.connectors.base import Delivery, Mark, Shape
 from runnel.engine import contents
 from runnel.engine.inputs import Inputs, Pending
@@ -23,7 +24,7 @@ from runnel.model.program import quote
 from runnel.model.relation import WEIGHT, find_relation
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from runnel import config
     from runnel.connectors.base import Target
@@ -50,15 +51,28 @@ def note_name(target: str) -> str:
     return f"target:{target}"
 
 
-def shape_of(relations: Iterable[Relation], wanted: config.Target, view: str, *, needs_key: bool) -> Shape:
+@dataclass(frozen=True)
+class Known:
+    """What can be delivered: tables and views, and the queries of the views."""
+
+    relations: Mapping[str, Relation]
+    texts: Mapping[str, str]
+
+
+def known_in(head: Snapshot) -> Known:
+    """Give what can be delivered of a state."""
+    return Known(head.shown, {name: view.sql for name, view in head.views.items()})
+
+
+def shape_of(known: Known, wanted: config.Target, view: str, *, needs_key: bool) -> Shape:
     """Say what a target is to hold of a view or table; raise where there is none of that name, or no key and it needs one."""
     try:
-        relation = find_relation(relations, view)
+        relation = find_relation(known.relations.values(), view)
         given = [relation.column(part).name for part in wanted.keys.get(view, ())]
     except RunnelError as error:
         error.place = error.place or wanted.at("keys" if view in wanted.keys else "views")
         raise
-    key = tuple(given) or relation.unique
+    key = tuple(given) or unique_columns(relation, known.relations, known.texts)
     if needs_key and not key:
         raise Terminal(
             "RUNNEL-TARGET-KEY",
@@ -88,7 +102,7 @@ def _deliver(
     problems: dict[str, RunnelError] = {}
     for view in wanted.views:
         try:
-            shapes.append(shape_of(head.shown.values(), wanted, view, needs_key=target.NEEDS_KEY))
+            shapes.append(shape_of(known_in(head), wanted, view, needs_key=target.NEEDS_KEY))
         except RunnelError as error:
             problems[view] = error
     marks = target.marks(shapes)
@@ -184,7 +198,7 @@ class _Plan:
             raise self._twice(more.filter(pc.greater(more.column(WEIGHT), 1)))
         rows = more.drop_columns([WEIGHT])
         there = self._check_unique(rows)
-        if self._shape.key != self._relation.unique:
+        if self._shape.view in self._wanted.keys:
             self._check_given_key(new, rows)
         less = signed.filter(pc.less(weights, 0)).select(list(self._shape.key))
         gone = less.filter(pa.array([key not in there for key in self._keys(less)], pa.bool_()))

@@ -299,7 +299,7 @@ def test_somebody_who_comes_late_changes_nothing(front: Front) -> None:
         late = open_target(wanted, front.folder)
         project.sql("UPDATE sales SET amount = 50 WHERE id = 1; DELETE FROM sales WHERE id = 2")
         head = project.runtime.lake.snapshot()
-        shape = delivering.shape_of(head.shown.values(), wanted, "sales", needs_key=True)
+        shape = delivering.shape_of(delivering.known_in(head), wanted, "sales", needs_key=True)
         mark = late.marks([shape])["sales"]
         old = delivering._Plan(project.runtime, head, shape, wanted, mark).delivery(full=False)
         assert old is not None

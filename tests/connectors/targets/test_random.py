@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runnel import config
+from runnel.compiler import unique_columns
 from runnel.connectors import open_target
 from runnel.connectors.postgres.types import column_type, json_text
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Place
-from runnel.pipeline.deliver import deliver
+from runnel.pipeline.deliver import deliver, known_in
 from tests.pipeline.random_project import play
 
 if TYPE_CHECKING:
@@ -42,7 +43,9 @@ class Check:
     def __call__(self, project: Project, what: str) -> None:
         relations = project.runtime.lake.snapshot().shown
         needs_key = self.store.type == "cassandra"
-        names = [name for name, relation in relations.items() if relation.unique or not needs_key]
+        known = known_in(project.runtime.lake.snapshot())
+        keyed = {name for name, relation in relations.items() if unique_columns(relation, known.relations, known.texts)}
+        names = [name for name in relations if name in keyed or not needs_key]
         views = {name: f"s{self.seed}_{name.replace('.', '_')}" for name in names}
         wanted = config.Target("front", self.store.type, views, self.store.settings(), Place("runnel.toml"))
         target = open_target(wanted, self.folder)
