@@ -8,6 +8,7 @@ A target has tables that follow views. It keeps for each of them a `Mark`: what 
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
@@ -152,6 +153,11 @@ class Delivery:
     rows: Iterable[pa.Table] = ()
     gone: pa.Table | None = None
     whole: bool = False
+
+    def close(self) -> None:
+        """Stop reading rows that were not asked for: the epoch they are of need not be kept any longer."""
+        if isinstance(self.rows, Generator):
+            self.rows.close()
 
 
 @dataclass

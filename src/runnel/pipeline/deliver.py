@@ -115,7 +115,11 @@ def _deliver(
         deliveries += [planned] if planned is not None else []
     rows = 0
     if deliveries:
-        done = target.apply(deliveries)
+        try:
+            done = target.apply(deliveries)
+        finally:
+            for delivery in deliveries:
+                delivery.close()
         rows, problems = done.rows, problems | done.problems
     finished = all(delivery.mark.epoch == head.epoch for delivery in deliveries)
     return Round(head.epoch, rows, problems), finished

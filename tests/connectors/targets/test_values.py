@@ -14,6 +14,7 @@ from runnel.connectors.cassandra.types import parse as parse_cql
 from runnel.connectors.cassandra.value_bytes import decoder
 from runnel.connectors.cassandra.value_encode import encoder
 from runnel.errors import RunnelError
+from runnel.lake.lease import pinned
 from runnel.model import types
 from tests.connectors.targets.conftest import Front, state
 
@@ -198,9 +199,11 @@ def test_null_is_a_key_like_any_other_or_is_refused(front: Front) -> None:
         project.create_view("v", "SELECT a, b, sum(x) AS s FROM t GROUP BY a, b")
         project.sql("INSERT INTO t VALUES (1, NULL, 1, 1), (2, 'a', NULL, 2), (3, NULL, NULL, 3), (4, 'a', 1, 4)")
         if front.store.type == "cassandra":
-            with pytest.raises(RunnelError, match=r"RUNNEL-TARGET-KEY-NULL.*'a' is NULL"):
+            with pytest.raises(RunnelError, match=r"RUNNEL-TARGET-KEY-NULL.*'a' is NULL") as held:
                 project.run(once=True)
             assert len(front.rows("t")) == 4
+            with project.runtime.lake.catalog.read() as connection:
+                assert pinned(connection) == [], held  # whoever keeps the error does not keep the epoch
             project.sql("DELETE FROM t WHERE id <> 4")
             project.run(once=True)
             assert front.rows("v", "a", "b", "s") == [("a", 1, 4)]
