@@ -7,7 +7,9 @@ import gzip
 import io
 import itertools
 import json
+import os
 import zlib
+from bisect import bisect_right
 from collections import deque
 from dataclasses import dataclass
 from typing import IO, TYPE_CHECKING
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 from runnel.errors import Place, Terminal, Transient
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from runnel.connectors.files.settings import Format, Settings
@@ -76,12 +78,36 @@ def folders(settings: Settings) -> dict[str, Path]:
     return {name: settings.path / name for name in sorted(found) if settings.tables is None or name in settings.tables}
 
 
-def files(settings: Settings, table: str, folder: Path) -> list[File]:
-    """Give a table's files in the order of their names."""
+@dataclass(frozen=True)
+class Listing:
+    """The names of a table's files in order. Files themselves are looked at only when asked for: a feed may keep all it ever had."""
+
+    settings: Settings
+    table: str
+    folder: Path
+    names: tuple[str, ...]
+
+    def upto(self, last: str) -> tuple[str, ...]:
+        """Give the names up to this one."""
+        return self.names[: bisect_right(self.names, last)]
+
+    def after(self, last: str) -> list[File]:
+        """Give the files whose names come after this one."""
+        return self.files(self.names[bisect_right(self.names, last) :])
+
+    def files(self, names: Iterable[str] | None = None) -> list[File]:
+        """Give the files of these names, or all, without those that are gone by now."""
+        wanted = self.names if names is None else names
+        found = [_file(self.settings, self.table, self.folder / name) for name in wanted]
+        return [file for file in found if file is not None]
+
+
+def listing(settings: Settings, table: str, folder: Path) -> Listing:
+    """List a table's folder."""
     if not folder.is_dir():
-        return []
-    found = [_file(settings, table, path) for path in folder.iterdir() if not ignored(path.name)]
-    return sorted((file for file in found if file is not None), key=lambda file: file.name)
+        return Listing(settings, table, folder, ())
+    with os.scandir(folder) as found:
+        return Listing(settings, table, folder, tuple(sorted(e.name for e in found if not ignored(e.name))))
 
 
 def _file(settings: Settings, table: str, path: Path) -> File | None:

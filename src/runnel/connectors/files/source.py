@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runnel.connectors.base import ChangeSet, Offset, TableInfo
 from runnel.connectors.files.decode import decode, parquet_schema
-from runnel.connectors.files.listing import File, Inspection, files, folders, half, inspect
+from runnel.connectors.files.listing import File, Inspection, Listing, folders, half, inspect, listing
 from runnel.connectors.files.settings import Settings, read_settings
 from runnel.errors import Place, RunnelError, Terminal, Unreachable
 from runnel.model import types
@@ -57,9 +57,11 @@ class FilesSource:
     def initial_offset(self) -> Offset:
         """Give the position before the first file, or after the last one with `start = "latest"`."""
         if self._initial is None and self.settings.start == "latest":
-            listed = {name: files(self.settings, name, folder) for name, folder in folders(self.settings).items()}
+            listed = {name: listing(self.settings, name, folder) for name, folder in folders(self.settings).items()}
             self._initial = {
-                name: {"file": found[-1].name, "files": len(found)} for name, found in listed.items() if found
+                name: {"file": found.names[-1], "files": len(found.names)}
+                for name, found in listed.items()
+                if found.names
             }
         return self._initial or {}
 
@@ -70,8 +72,8 @@ class FilesSource:
         """
         self._require_folder()
         listed = self._listed()
-        waiting = {name: self._after(start, name, found) for name, found in listed.items()}
-        taken, blocked = self._take(_merged(waiting.values()), max_rows)
+        waiting = [found.after(_last(start, name)) for name, found in listed.items()]
+        taken, blocked = self._take(_merged(waiting), max_rows)
         if not taken:
             if blocked:
                 raise half(*blocked[0])
@@ -81,7 +83,7 @@ class FilesSource:
         end = dict(start)
         for table, name in last.items():
             late = [file.name for file in self._late(start, table, listed[table])]
-            done = sum(file.name <= _last(start, table) for file in listed[table]) - len(late)
+            done = len(listed[table].upto(_last(start, table))) - len(late)
             end[table] = {"file": name, "files": done + count[table]} | ({"late": late} if late else {})
         return end
 
@@ -91,9 +93,9 @@ class FilesSource:
         ranges = []
         for name, found in self._listed().items():
             last = _last(end, name)
-            if last > _last(start, name) and last not in (file.name for file in found):
+            if last > _last(start, name) and last not in found.names:
                 raise self._gone(name, last)
-            ranges.append([file for file in self._after(start, name, found) if file.name <= last])
+            ranges.append([file for file in found.after(_last(start, name)) if file.name <= last])
         for file in _merged(ranges):
             yield from decode(file, known[file.table], self.settings)
 
@@ -109,7 +111,7 @@ class FilesSource:
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say how many files and bytes wait, which are only half there, and which came too late to be read in order."""
         listed = self._listed()
-        waiting = [file for name, found in listed.items() for file in self._after(start, name, found)]
+        waiting = [file for name, found in listed.items() for file in found.after(_last(start, name))]
         halves = [file.shown for file in waiting if self._look(file).half is not None]
         late = [file.shown for name, found in listed.items() for file in self._late(start, name, found)]
         return {"files": len(waiting), "bytes": sum(file.bytes for file in waiting), "half": halves, "late": late}
@@ -118,9 +120,9 @@ class FilesSource:
         """Nothing is held open."""
 
     def _describe(self, name: str, folder: Path) -> TableInfo | None:
-        found = files(self.settings, name, folder)
-        columns, file = self.settings.schemas.get(name), None
+        columns, file, found = self.settings.schemas.get(name), None, list[File]()
         if columns is None:
+            found = listing(self.settings, name, folder).files()
             file = next((file for file in found if file.format == "parquet" and self._look(file).half is None), None)
             columns = _columns(file) if file is not None else None
         if columns is None:
@@ -135,23 +137,25 @@ class FilesSource:
             raise Terminal(error.code, error.message, place=place, hint=error.hint) from error
         return TableInfo(name, columns, spelled(key, columns), self.settings.references.get(name, ()))
 
-    def _listed(self) -> dict[str, list[File]]:
+    def _listed(self) -> dict[str, Listing]:
         known = {table.name for table in self.tables()}
         return {
-            name: files(self.settings, name, folder) for name, folder in folders(self.settings).items() if name in known
+            name: listing(self.settings, name, folder)
+            for name, folder in folders(self.settings).items()
+            if name in known
         }
 
-    def _after(self, start: Offset, table: str, found: list[File]) -> list[File]:
-        return [file for file in found if file.name > _last(start, table)]
-
-    def _late(self, start: Offset, table: str, found: list[File]) -> list[File]:
+    def _late(self, start: Offset, table: str, found: Listing) -> list[File]:
         """Find files before the position that were never read: known ones, and the newest where there are too many."""
         at = start.get(table, {})
-        passed = [file for file in found if file.name <= _last(start, table)]
-        known = [file for file in passed if file.name in at.get("late", ())]
-        others = sorted((file for file in passed if file not in known), key=lambda file: file.changed)
-        too_many = max(0, len(others) - at.get("files", 0))
-        return sorted(known + others[len(others) - too_many :], key=lambda file: file.name)
+        told = set(at.get("late", ()))
+        passed = found.upto(_last(start, table))
+        known = [name for name in passed if name in told]
+        too_many = len(passed) - len(known) - at.get("files", 0)
+        if too_many <= 0:
+            return found.files(known)
+        others = sorted(found.files(name for name in passed if name not in told), key=lambda file: file.changed)
+        return sorted(found.files(known) + others[-too_many:], key=lambda file: file.name)
 
     def _take(self, waiting: Iterable[File], max_rows: int) -> tuple[list[File], list[tuple[File, str]]]:
         taken: list[File] = []
