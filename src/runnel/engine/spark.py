@@ -228,7 +228,8 @@ class SparkEngine:
                 # twice, as it would be to find ranges.
                 count = max(self._parallelism(), _rows_read(inputs) // FILE_ROWS)
                 frame = frame.repartition(count, by[0]).sortWithinPartitions(*by)
-            frame.write.options(**WRITING).parquet(target)
+            plain = {f"parquet.enable.dictionary#{f.name}": "false" for f in schema if not pa.types.is_string(f.type)}
+            frame.write.options(**WRITING, **plain).parquet(target)
         return _parquet_files(target)
 
     def close(self) -> None:

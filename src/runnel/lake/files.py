@@ -62,6 +62,8 @@ def write(relation: Relation, folder: str, table: pa.Table) -> NewFile:
         "compression": "zstd",
         "version": "2.6",
         "store_schema": False,
+        # In row groups as small as these, a dictionary of numbers is larger than the numbers, and slower.
+        "use_dictionary": [field.name for field in shaped.schema if pa.types.is_string(field.type)],
         # Footers leave NaN out of a range, and readers that sort NaN last would then skip its rows: no range is better.
         "write_statistics": [c.name for c in _ranged(relation) if c.name not in with_nan],
     }
