@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import random
 import threading
 import time
 from typing import TYPE_CHECKING, Any
@@ -10,12 +12,15 @@ import pytest
 
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.lake import compaction, slices
+from runnel.lake import files as lake_files
 from runnel.lake.compaction import FAN_IN
 from runnel.pipeline import upkeep
 from runnel.pipeline.upkeep import Keeper
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from pathlib import Path
 
     from runnel.project import Project
 
@@ -91,3 +96,86 @@ def test_one_failure_does_not_end_it(project: Project, monkeypatch: pytest.Monke
         with project.transaction() as tx:
             tx.insert("t", [{"id": n, "v": n}])
     assert until(lambda: files(project) < fill_from)
+
+
+TABLES = {
+    "keyed": ("id BIGINT, v INT, s STRING", ["id"]),
+    "bag": ("a INT, b STRING", []),
+    "named": ("s STRING, v INT", ["s"]),
+}
+VIEWS = {
+    "sums": "SELECT v, count(*) AS n, sum(id) AS s FROM keyed GROUP BY v",
+    "kept": "SELECT a, b FROM bag WHERE b <> 'x'",
+}
+
+
+@pytest.fixture
+def sliced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have everything folded in slices of a few row groups."""
+    monkeypatch.setattr(upkeep, "DRIVER_ROWS", 0)
+    monkeypatch.setattr(slices, "ROWS", 40)
+    monkeypatch.setattr(lake_files, "ROW_GROUP", 16)
+    monkeypatch.setattr(compaction, "FEW", 20)
+
+
+@pytest.mark.usefixtures("sliced")
+@pytest.mark.parametrize("seed", range(6))
+def test_what_is_folded_in_slices_stays_what_it_was(seed: int) -> None:
+    rng = random.Random(seed)
+    with runnel.memory(engine=DuckDbEngine(threads=1)) as project:
+        for name, (columns, key) in TABLES.items():
+            project.create_table(name, columns, key=key)
+        for name, sql in VIEWS.items():
+            project.create_view(name, sql, mode="incremental")
+        have: dict[str, list[dict[str, object]]] = {name: [] for name in TABLES}
+        for number in range(6):
+            with project.transaction() as tx:
+                for name, make in _rows_of(rng, number).items():
+                    gone = rng.sample(have[name], min(len(have[name]), rng.randrange(25)))
+                    have[name] = [row for row in have[name] if all(row is not other for other in gone)] + make
+                    rows = [{**row, "_weight": -1} for row in gone] + [{**row, "_weight": 1} for row in make]
+                    tx.apply(name, rows)
+            lake = project.runtime.lake
+            upkeep.compact(project.runtime, lake.snapshot(), all_files=rng.random() < 0.5)
+            for name, rows in have.items():
+                found = project.table(name).to_arrow().to_pylist()
+                assert sorted(map(repr, found)) == sorted(map(repr, rows)), (seed, number, name)
+            assert all(report.ok for report in project.verify_all())
+        upkeep.compact(project.runtime, lake.snapshot(), all_files=True)
+        ends: list[tuple[Any, Any]] = sorted(
+            (f.stats["id"].minimum, f.stats["id"].maximum) for f in lake.snapshot().files("keyed")
+        )
+        assert len(ends) > 1
+        assert all(before[1] < after[0] for before, after in itertools.pairwise(ends))
+
+
+def _rows_of(rng: random.Random, number: int) -> dict[str, list[dict[str, object]]]:
+    ids = [number * 1000 + n - 2500 for n in rng.sample(range(1000), rng.randrange(1, 90))]
+    bag = [(rng.choice([None, *range(-3, 40)]), rng.choice(["x", "y", None])) for _ in range(rng.randrange(60))]
+    return {
+        "keyed": [{"id": one, "v": rng.randrange(5), "s": rng.choice(["a", None])} for one in ids],
+        "bag": [{"a": a, "b": b} for a, b in bag],
+        "named": [{"s": f"{number}-{n}", "v": n} for n in range(rng.randrange(30))],
+    }
+
+
+@pytest.mark.usefixtures("sliced")
+def test_slices_give_way_to_the_end_and_leave_nothing_behind(project: Project) -> None:
+    for n in range(4):
+        with project.transaction() as tx:
+            tx.insert("t", [{"id": n + 4 * m, "v": m} for m in range(100)])
+    before = set(_paths(project))
+    asked: list[bool] = []
+
+    def rest() -> bool:
+        asked.append(True)
+        return len(asked) < 4
+
+    done = upkeep.compact(project.runtime, project.runtime.lake.snapshot(), ["t"], all_files=True, rest=rest)
+    assert len(asked) == 4
+    assert done.files_folded == 0
+    assert set(_paths(project)) == before
+
+
+def _paths(project: Project) -> list[Path]:
+    return [path for path in project.folder.rglob("*.parquet") if "t" in path.parent.name]

@@ -36,6 +36,7 @@ FAN_IN = 8
 RATIO = 3
 SMALL = 65_536
 LARGE = 2_000_000
+FEW = 10_000
 _SORT_COLUMNS = 3
 _ROW = "__row"
 _INT64 = 2**63 - 1
@@ -92,9 +93,29 @@ def fold(relation: Relation, table: pa.Table, *, from_start: bool = False) -> pa
         return table
     keys = list(relation.key) if relation.final else columns
     sums = [*relation.partial_sums, WEIGHT]
-    folded = _added_up(table, keys, sums)
+    alone = None if relation.final else _alone(table[(*relation.key, *columns)[0]])
+    if alone is None:
+        folded = _added_up(table, keys, sums)
+    else:
+        meeting = table.filter(pa.array(~alone))
+        folded = pa.concat_tables([table.filter(pa.array(alone)), _added_up(meeting, keys, sums)])
     kept = [folded[WEIGHT]] if from_start or not relation.final else [folded[name] for name in sums]
     return _sorted(folded.filter(_any_non_zero(kept)), list(relation.key) or columns[:_SORT_COLUMNS])
+
+
+def _alone(column: pa.ChunkedArray) -> np.ndarray | None:
+    """Mark the rows that no other is equal to, because none has the same number in this column; None where that is not cheap.
+
+    Of a table with a key these are most rows, and to compare all columns of all rows takes several times as long.
+    """
+    if len(column) < FEW or not pa.types.is_integer(column.type) or column.null_count:
+        return None
+    values = column.to_numpy()
+    order = np.argsort(values, kind="stable")
+    same = values[order[1:]] == values[order[:-1]]
+    alone = np.ones(len(values), dtype=bool)
+    alone[order[1:][same]] = alone[order[:-1][same]] = False
+    return alone
 
 
 def _added_up(table: pa.Table, keys: list[str], sums: list[str]) -> pa.Table:

@@ -289,6 +289,24 @@ def read(relation: Relation, files: Sequence[DataFile | NewFile], columns: Seque
     return pa.concat_tables(tables) if tables else schema.empty_table()
 
 
+def read_groups(
+    relation: Relation,
+    file: DataFile | NewFile,
+    footer: pq.FileMetaData,
+    groups: list[int],
+    schema: pa.Schema | None = None,
+) -> pa.Table:
+    """Read row groups of a file whose footer is known: all columns, or those of a schema."""
+    schema = schema or encoding.arrow_schema(relation)
+    if not groups:
+        return schema.empty_table()
+    parquet = open_file(relation.name, file.path, file.bytes, footer)
+    try:
+        return cast(parquet.read_row_groups(groups, columns=schema.names).select(schema.names), schema)
+    except (OSError, pa.ArrowException) as error:
+        raise broken(relation.name, file.path, error) from error
+
+
 def _read_one(relation: Relation, file: DataFile | NewFile, schema: pa.Schema) -> pa.Table:
     parquet = open_file(relation.name, file.path, file.bytes)
     try:

@@ -116,11 +116,11 @@ class Lake:
     def _full_path(self, relation: str, path: str, relative: bool) -> str:  # noqa: FBT001
         return f"{self.folder(relation)}/{path}" if relative else path
 
-    def write(self, relation: Relation, table: pa.Table) -> NewFile:
-        """Write signed rows as one Parquet file, not yet published."""
+    def write(self, relation: Relation, table: pa.Table, *, remembered: bool = True) -> NewFile:
+        """Write signed rows as one Parquet file, not yet published; they stay in memory for a while if they will be asked for."""
         shaped = files.shape(relation, table)
         written = files.write(relation, self.folder(relation.name), shaped)
-        if shaped.num_rows <= lookup.KEPT_ROWS:
+        if remembered and shaped.num_rows <= lookup.KEPT_ROWS:
             lookup.remember(written.path, shaped)
         return written
 

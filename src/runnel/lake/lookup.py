@@ -203,14 +203,8 @@ def _in_file(
 ) -> pa.Table:
     if footer is None:
         table = whole(relation, file).select(schema.names)
-    elif not groups:
-        return schema.empty_table()
     else:
-        try:
-            parquet = files.open_file(relation.name, file.path, file.bytes, footer.metadata)
-            table = files.cast(parquet.read_row_groups(groups, columns=schema.names).select(schema.names), schema)
-        except (OSError, pa.ArrowException) as error:
-            raise files.broken(relation.name, file.path, error) from error
+        table = files.read_groups(relation, file, footer.metadata, groups, schema)
     places = _places(table, wanted)
     if places is not None:
         return table.take(places)

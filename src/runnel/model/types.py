@@ -97,6 +97,11 @@ class Struct(Type):
         return "struct<" + ",".join(f"{quoted(name)}:{type_}" for name, type_ in self.fields) + ">"
 
 
+def nested(type_: Type) -> bool:
+    """Say whether values of this type hold other values."""
+    return isinstance(type_, Array | Map | Struct)
+
+
 def floating(type_: Type) -> bool:
     """Say whether values of this type are, or hold, floating-point numbers."""
     match type_:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 from runnel.engine.inputs import stored
 from runnel.errors import RunnelError, Terminal
 from runnel.failpoints import reach
-from runnel.lake import compaction, expiry
+from runnel.lake import compaction, expiry, slices
 from runnel.model.program import quote
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Sequence
 
     from runnel.lake.entries import DataFile, NewFile
     from runnel.lake.expiry import Expired
+    from runnel.lake.slices import Slice
     from runnel.lake.snapshot import Snapshot
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
@@ -129,7 +130,9 @@ def compact(
             break
         reach("compaction:planned")
         try:
-            new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)))
+            new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)), rest=rest)
+            if new is None:
+                break
         except Terminal as error:
             # Sums that do not fit are an error to whoever reads them; they must not become a number.
             if error.code not in OVERFLOW:
@@ -141,11 +144,22 @@ def compact(
     return Upkept(relations, files, size)
 
 
-def _fold(runtime: Runtime, relation: Relation, run: tuple[DataFile, ...], *, from_start: bool) -> list[NewFile]:
+def _fold(
+    runtime: Runtime,
+    relation: Relation,
+    run: tuple[DataFile, ...],
+    *,
+    from_start: bool,
+    rest: Callable[[], bool] | None = None,
+) -> list[NewFile] | None:
+    """Write what these files add up to; None if there was no time for it."""
     lake = runtime.lake
     if sum(file.rows for file in run) <= DRIVER_ROWS:
         folded = compaction.fold(relation, lake.read(relation, run), from_start=from_start)
         return [lake.write(relation, folded)] if folded.num_rows else []
+    cut = slices.cut(relation, run)
+    if cut is not None:
+        return _fold_slices(runtime, relation, run, cut, from_start=from_start, rest=rest)
     name = f"{relation.name}__stored_old"
     order = relation.key or tuple(c.name for c in relation.columns[:1])
     sql = compaction.fold_sql(relation, quote(name), from_start=from_start)
@@ -153,3 +167,29 @@ def _fold(runtime: Runtime, relation: Relation, run: tuple[DataFile, ...], *, fr
         sql, {name: stored(relation, run)}, lake.arrow_schema(relation), lake.folder(relation.name), order
     )
     return lake.adopt(relation, paths)
+
+
+def _fold_slices(
+    runtime: Runtime,
+    relation: Relation,
+    run: tuple[DataFile, ...],
+    cut: Sequence[Slice],
+    *,
+    from_start: bool,
+    rest: Callable[[], bool] | None,
+) -> list[NewFile] | None:
+    """Fold one range of keys after the other; epochs go first in between."""
+    lake = runtime.lake
+    done: list[NewFile] = []
+    try:
+        for number, part in enumerate(cut):
+            if number and rest is not None and not rest():
+                lake.discard(done)
+                return None
+            folded = compaction.fold(relation, part.read(relation, run), from_start=from_start)
+            if folded.num_rows:
+                done.append(lake.write(relation, folded, remembered=False))
+    except BaseException:
+        lake.discard(done)
+        raise
+    return done
