@@ -211,7 +211,8 @@ class CassandraSource:
         if not start:
             self._restart()
             return
-        lost = self._client is not None and (not at or self._renewed(at, start))
+        # The log of a table that was dropped since cannot be read again.
+        lost = self._client is not None and (not at or self._renewed(at, {"tables": self._followed.versions()}))
         if lost or not covers(start["hosts"], at.get("hosts", {})):
             raise Terminal(
                 "RUNNEL-CASSANDRA-CELLS",
