@@ -92,6 +92,7 @@ def test_a_cell_of_a_snapshot_has_the_same_form_without_the_operation(delta: Del
         ),
         (Delta(UPS, "k", "t", ("a", "b"), ("null",), "c", "-1", 5), "ups/k/t/a,b/\\null/c:\\-1-5"),
         (Delta(DEL, "k", "t", ("a",), Span(("5",), True, (), False), time=7), "del/k/t/a/[5[])-7"),
+        (Delta(DEL, "k", "t", ("a",), Span(("",), True, ("", ""), False)), "del/k/t/a/[,[],,)"),
     ],
 )
 def test_the_text_is_that_of_the_grammar(delta: Delta, text: str) -> None:

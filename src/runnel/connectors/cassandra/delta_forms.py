@@ -213,12 +213,8 @@ def _read_body(operation: Operation, text: str, separators: Separators, line: st
 def cluster_text(cluster: Parts | Span, separators: Separators = STANDARD) -> str:
     """Write a clustering, the beginning of one, or a range of rows: `[3[]9)`."""
     if isinstance(cluster, Span):
-        start, end = _joined(cluster.start, separators), _joined(cluster.end, separators)
         opening, closing = "[" if cluster.start_inclusive else "(", "]" if cluster.end_inclusive else ")"
-        # Open bounds of no parts and bounds of one empty part are told apart by the comma.
-        start += _PART if cluster.start == ("",) else ""
-        end += _PART if cluster.end == ("",) else ""
-        return f"{opening}{start}{_UNTIL}{end}{closing}"
+        return f"{opening}{_bound(cluster.start, separators)}{_UNTIL}{_bound(cluster.end, separators)}{closing}"
     if not cluster:
         return NONE
     text = _joined(cluster, separators)
@@ -235,8 +231,17 @@ def _read_cluster(text: str, line: str) -> Parts | Span:
     bounds = _split(text[1:-1], _UNTIL)
     if text[-1:] not in ("]", ")") or len(bounds) != 2:
         raise _unreadable(line)
-    start, end = (("",) if bound == _PART else _parts(bound) if bound else () for bound in bounds)
+    start, end = map(_read_bound, bounds)
     return Span(start, text[0] == "[", end, text[-1] == "]")
+
+
+def _bound(parts: Parts, separators: Separators) -> str:
+    """Write one end of a range: nothing where it is open, as many commas as parts where all of them are empty."""
+    return _joined(parts, separators) if any(parts) else _PART * len(parts)
+
+
+def _read_bound(text: str) -> Parts:
+    return _parts(text) if text.strip(_PART) else ("",) * len(text)
 
 
 def _joined(parts: Parts, separators: Separators) -> str:
