@@ -11,7 +11,7 @@ ARGS ?=
 CASSANDRA ?= --hosts 127.0.0.1 --port 9042
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random test-cassandra soak fuzz cassandra lint format bench bench-all bench-docs docs clean
+.PHONY: help demo test test-fast test-random test-cassandra load-cassandra soak fuzz cassandra lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -34,6 +34,10 @@ test-random: $(STAMP) ## N random views and changes, maintained == recomputed (N
 
 test-cassandra: $(STAMP) ## random statements on real Cassandra servers, killed nodes too: logs rebuilt == SELECT * (STATEMENTS=20000)
 	@RUNNEL_SEED=$${RUNNEL_SEED:-0} RUNNEL_CASSANDRA_STATEMENTS=$(STATEMENTS) $(BIN)/pytest -k test_real_log --timeout 0 -s $(ARGS)
+
+load-cassandra: SECONDS = 600
+load-cassandra: $(STAMP) ## three views under load on a real Cassandra, killed and restarted: equal to recompute, lag printed (SECONDS=600)
+	@$(BIN)/python -m tests.connectors.cassandra.load --seconds $(SECONDS)
 
 soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
 	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
