@@ -139,6 +139,14 @@ def test_a_range_can_be_bounded_in_bytes_and_ends_with_a_section(server: Server)
     assert start == server.log.latest(START)
 
 
+@pytest.mark.parametrize("id_", [1, 2])
+def test_what_was_safe_once_is_read_also_while_an_index_is_written_anew(server: Server, id_: int) -> None:
+    paths = {1: server.write(1, [[1], [2]], "999\nCOMPLETED"), 2: server.write(2, [[3], [4]], 1)}
+    end = server.log.latest(START)
+    segment_file(paths[id_]).index.write_text("")  # as the server leaves it for a moment
+    assert server.read(START, end) == [1, 2, 3]
+
+
 def test_an_index_that_is_just_being_written_anew_is_asked_again(tmp_path: Path) -> None:
     index = tmp_path / "CommitLog-7-1_cdc.idx"
     index.write_text("")

@@ -151,14 +151,20 @@ class LogFolder:
 
     def between(self, start: Position, end: Position | None = None) -> Iterator[Stretch]:
         """Give the stretches of segments in (start, end]."""
-        for found in self.readable(start):
-            segment = found.segment
-            if end is not None and segment.id > end.segment:
-                return
-            until = min(found.until, end.position) if end is not None and segment.id == end.segment else found.until
-            after = start.position if segment.id == start.segment else 0
-            if after < until:
-                yield Stretch(segment.path, after, until, found.indexed)
+        for found in self.readable(start) if end is None else self._up_to(start, end):
+            after = start.position if found.segment.id == start.segment else 0
+            if after < found.until:
+                yield Stretch(found.segment.path, after, found.until, found.indexed)
+
+    def _up_to(self, start: Position, end: Position) -> Iterator[Readable]:
+        """Give the segments up to a position that was safe when `latest` gave it.
+
+        The indexes are not asked again. One that is just being written anew looks empty, and what it had said would be passed over.
+        """
+        for segment in segment_files(self.folder):
+            if start.segment <= segment.id <= end.segment:
+                until = end.position if segment.id == end.segment else END_OF_SEGMENT
+                yield Readable(segment, until, indexed=not self._indexed or segment.index.exists())
 
     def kept(self) -> int:
         """Give the bytes that the folder takes: what the server keeps for its reader."""
