@@ -33,6 +33,13 @@ def test_a_server_that_is_down_is_told_with_exit_code_3(shop: Shop) -> None:
     assert "RUNNEL-CASSANDRA-DOWN" in shop.run("capture", "shop", "--technique", "scan", exit_code=3)
 
 
+def test_a_server_that_is_back_is_found_soon_however_long_it_was_away(shop: Shop) -> None:
+    with Client(Settings("back", shop.keyspace, (shop.node.host,), shop.node.port)) as client:
+        waits = list(itertools.islice(client._cluster.reconnection_policy.new_schedule(), 3600))
+    assert len(waits) == 3600
+    assert max(waits) <= 1
+
+
 def test_a_misspelt_keyspace_or_table_brings_the_nearest(shop: Shop) -> None:
     shop.cql("CREATE TABLE KS.orders (id int PRIMARY KEY, v int)")
     shop.configure(keyspace=shop.keyspace + "x")

@@ -28,7 +28,7 @@ from cassandra import (
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.concurrent import execute_concurrent
-from cassandra.policies import DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
+from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
 from cassandra.protocol import ResultMessage, _ProtocolHandler
 from cassandra.query import BoundStatement, SimpleStatement, tuple_factory
 
@@ -81,6 +81,8 @@ class _SaysSo(RetryPolicy):  # type: ignore[misc]
         return self.RETHROW, None
 
 
+RECONNECT_SECONDS = 1.0
+"""How often a node that went away is looked for."""
 _DEFINING = 60.0
 """Seconds that a definition may take: every node writes it to its disk, and a busy one takes long."""
 
@@ -104,6 +106,8 @@ class Client:
             settings.port,
             auth_provider=login,
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
+            # The driver would wait twice as long after each attempt, up to ten minutes.
+            reconnection_policy=ConstantReconnectionPolicy(RECONNECT_SECONDS, max_attempts=None),
             connect_timeout=settings.timeout,
             control_connection_timeout=settings.timeout,
         )
