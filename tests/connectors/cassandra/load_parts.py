@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
     from runnel.project import Project
 
-PROBES_EACH = 0.5
-PROBE_TTL = 120
+PROBES_EACH = 0.2
+PROBE_TTL = 300
+"""Seconds. A probe is there until the check after it has asked for it."""
 PROBES, CUSTOMERS, IDS = 0, 30, 60
 """The customer whose orders are probes, how many others there are, and how many orders each may have."""
 STOP_SECONDS = 120
@@ -145,11 +146,11 @@ class Watcher(threading.Thread):
             with reader(self._folder) as project:
                 head = -1
                 while not self._stop_now.wait(0.01):
-                    if project.runtime.lake.head() == head:
+                    newest, now = project.runtime.lake.head(), time.monotonic()
+                    if newest == head:
                         continue
-                    head = project.runtime.lake.head()
+                    head = newest
                     rows = project.query(f"SELECT id FROM bought WHERE customer = {PROBES}", at=head).to_pylist()
-                    now = time.monotonic()
                     self.epochs += 1
                     for row in rows:
                         self.seen.setdefault(row["id"], now)
