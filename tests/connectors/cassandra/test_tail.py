@@ -14,7 +14,7 @@ from runnel.connectors.cassandra.commitlog.log import LogReader
 from runnel.connectors.cassandra.commitlog.positions import END_OF_SEGMENT, START, Position, covers, position_of
 from runnel.connectors.cassandra.commitlog.segment import segment_file
 from runnel.connectors.cassandra.commitlog.tail import LogFolder, read_index
-from runnel.errors import UsageError
+from runnel.errors import Terminal, UsageError
 from tests.connectors.cassandra.encoder import Cell, Row, Updated, body, header, write_segment
 from tests.connectors.cassandra.random_updates import schema, tables
 
@@ -145,6 +145,20 @@ def test_what_was_safe_once_is_read_also_while_an_index_is_written_anew(server: 
     end = server.log.latest(START)
     segment_file(paths[id_]).index.write_text("")  # as the server leaves it for a moment
     assert server.read(START, end) == [1, 2, 3]
+
+
+def test_a_segment_that_somebody_else_deleted_before_its_end_was_read_is_an_error(server: Server) -> None:
+    path = server.write(1, [[1], [2]], 1)
+    half = server.log.latest(START)
+    server.write(1, [[1], [2]], "999\nCOMPLETED")
+    server.write(2, [[3]], 1)
+    assert server.read(half) == [2, 3]
+    end = server.log.latest(half)
+    path.unlink()
+    for look in (lambda: server.log.latest(half), lambda: server.read(half, end), lambda: server.read(half)):
+        with pytest.raises(Terminal, match="RUNNEL-CASSANDRA-LOG-GONE"):
+            look()
+    assert server.read(Position(1, END_OF_SEGMENT)) == server.read() == [3]
 
 
 def test_an_index_that_is_just_being_written_anew_is_asked_again(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra.commitlog.errors import LogError
-from runnel.connectors.cassandra.commitlog.positions import END_OF_SEGMENT, Position
+from runnel.connectors.cassandra.commitlog.positions import END_OF_SEGMENT, START, Position
 from runnel.connectors.cassandra.commitlog.segment import Segment, SegmentFile, segment_files
+from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,7 +102,7 @@ class LogFolder:
 
     def readable(self, start: Position) -> list[Readable]:
         """Give the segments that can be read now from a position on, in order."""
-        found = [segment for segment in segment_files(self.folder) if segment.id >= start.segment]
+        found = self._from(start)
         if not self._indexed:
             return [Readable(segment, END_OF_SEGMENT, indexed=True) for segment in found]
         indexes = {segment.id: read_index(segment.index) for segment in found}
@@ -161,10 +162,22 @@ class LogFolder:
 
         The indexes are not asked again. One that is just being written anew looks empty, and what it had said would be passed over.
         """
-        for segment in segment_files(self.folder):
-            if start.segment <= segment.id <= end.segment:
+        for segment in self._from(start):
+            if segment.id <= end.segment:
                 until = end.position if segment.id == end.segment else END_OF_SEGMENT
                 yield Readable(segment, until, indexed=not self._indexed or segment.index.exists())
+
+    def _from(self, start: Position) -> list[SegmentFile]:
+        """Give the segments from that of a position on; an error where that one is gone and was not read to its end."""
+        found = [segment for segment in segment_files(self.folder) if segment.id >= start.segment]
+        if start == START or start.position == END_OF_SEGMENT or (found and found[0].id == start.segment):
+            return found
+        raise Terminal(
+            "RUNNEL-CASSANDRA-LOG-GONE",
+            f"{self.folder}: the segment {start.segment} is gone, which was read up to byte {start.position} only",
+            hint="somebody else deletes segments (release = false keeps them for all), or the server does (cdc_block_writes); "
+            "begin with a new state and a new snapshot",
+        )
 
     def kept(self) -> int:
         """Give the bytes that the folder takes: what the server keeps for its reader."""
