@@ -12,7 +12,7 @@ from runnel.connectors.cassandra.commitlog.catalog import Catalog
 from runnel.connectors.cassandra.commitlog.errors import LogError
 from runnel.connectors.cassandra.commitlog.log import LogReader
 from runnel.connectors.cassandra.commitlog.positions import END_OF_SEGMENT, START, Position, covers, position_of
-from runnel.connectors.cassandra.commitlog.segment import segment_file
+from runnel.connectors.cassandra.commitlog.segment import Segment, segment_file
 from runnel.connectors.cassandra.commitlog.tail import LogFolder, read_index
 from runnel.errors import Terminal, UsageError
 from tests.connectors.cassandra.encoder import Cell, Row, Updated, body, header, write_segment
@@ -54,8 +54,6 @@ class Server:
         return path
 
     def ends(self, path: Path) -> list[int]:
-        from runnel.connectors.cassandra.commitlog.segment import Segment
-
         with Segment(path) as segment:
             return list(segment.section_ends())
 
@@ -145,6 +143,30 @@ def test_what_was_safe_once_is_read_also_while_an_index_is_written_anew(server: 
     end = server.log.latest(START)
     segment_file(paths[id_]).index.write_text("")  # as the server leaves it for a moment
     assert server.read(START, end) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("compression", [None, "LZ4Compressor"])
+def test_a_long_segment_is_not_walked_from_its_beginning_at_every_look(
+    server: Server, compression: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.write(1, [[n] for n in range(1000)], 900, compression=compression)
+    reader = LogReader(Catalog(schema()))
+    seen = server.log.latest(START, max_bytes=10**6)
+    assert times(list(server.log.read(reader, START, seen))) == list(range(900))
+    assert server.log.latest(seen, max_bytes=10**6) == seen
+    server.write(1, [[n] for n in range(1000)], 1000, compression=compression)
+    markers, marker = list[int](), Segment._marker
+
+    def noted(segment: Segment, at: int, size: int) -> int | None:
+        markers.append(at)
+        return marker(segment, at, size)
+
+    monkeypatch.setattr(Segment, "_marker", noted)
+    end = server.log.latest(seen, max_bytes=10**6)
+    assert times([next(server.log.read(reader, seen, end))]) == [900]  # as one looks whether there is anything new
+    assert times(list(server.log.read(reader, seen, end))) == list(range(900, 1000))
+    assert len(markers) < 210
+    assert times(list(server.log.read(reader, START, end))) == list(range(1000))
 
 
 def test_a_segment_that_somebody_else_deleted_before_its_end_was_read_is_an_error(server: Server) -> None:

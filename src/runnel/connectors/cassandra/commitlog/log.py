@@ -9,7 +9,7 @@ from runnel.connectors.cassandra.cells import Mutation
 from runnel.connectors.cassandra.commitlog.errors import BadBody, LogError, UnknownTable
 from runnel.connectors.cassandra.commitlog.mutation import Decoder
 from runnel.connectors.cassandra.commitlog.records import OVERHEAD, records
-from runnel.connectors.cassandra.commitlog.segment import LARGEST_SECTION, Segment
+from runnel.connectors.cassandra.commitlog.segment import LARGEST_SECTION, Reached, Segment
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
@@ -37,6 +37,7 @@ class LogReader:
         self._largest = largest_section
         self._compile = compile_readers
         self._decoders: dict[int, Decoder] = {}
+        self._reached = Reached()
 
     def read(self, path: Path, after: int = 0, until: int | None = None) -> Iterator[Mutation]:
         """Give the mutations of a segment that end behind a position and whose section ends not behind another.
@@ -44,7 +45,7 @@ class LogReader:
         Mutations without a change of a wanted table are left out. What is damaged raises a `LogError` in its turn; what was
         given out before it is right and complete.
         """
-        with Segment(path, self._keys, self._largest) as segment:
+        with Segment(path, self._keys, self._largest, self._reached) as segment:
             header = segment.header
             decode = self._decoder(header.version).decode
             for section in segment.sections(after, until):

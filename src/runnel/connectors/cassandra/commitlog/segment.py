@@ -65,6 +65,38 @@ class Section(NamedTuple):
     end: int
 
 
+class End(NamedTuple):
+    """Where a section ends: as a position, and in the file."""
+
+    position: int
+    offset: int
+
+
+class Reached:
+    """Where a reader began and came to in its last segment, so that it goes on there.
+
+    A segment may have a hundred thousand sections, which nobody wants to walk along at every look.
+    """
+
+    def __init__(self) -> None:
+        """Nothing was read yet."""
+        self._segment, self._begin, self._last = -1, End(0, 0), End(0, 0)
+
+    def begin(self, segment: int, first: End, after: int) -> End:
+        """Give the last known end of a section that is not behind a position; `first` stands before all sections."""
+        known = [end for end in (self._begin, self._last) if segment == self._segment and end.position <= after]
+        self._segment = segment
+        self._begin = self._last = max([first, *known])
+        return self._begin
+
+    def passed(self, segment: int, end: End, after: int) -> None:
+        """Note the end of a section, which comes behind `after` or not."""
+        if segment == self._segment:
+            self._last = end
+            if end.position <= after:
+                self._begin = end
+
+
 @dataclass(frozen=True)
 class SegmentFile:
     """A segment's file; the id orders the segments of a node."""
@@ -95,9 +127,12 @@ def segment_file(path: Path) -> SegmentFile:
 class Segment:
     """An open segment. Close it, or use it in a `with`."""
 
-    def __init__(self, path: Path, keys: Keys | None = None, largest: int = LARGEST_SECTION) -> None:
+    def __init__(
+        self, path: Path, keys: Keys | None = None, largest: int = LARGEST_SECTION, reached: Reached | None = None
+    ) -> None:
         """Open a file and read its header; `keys` opens encrypted sections, `largest` bounds the memory of one."""
         self.path = path
+        self._reached = reached or Reached()
         self._keys = keys
         self._largest = largest
         self._file = self._open()
@@ -173,17 +208,16 @@ class Segment:
 
         Stops where nothing is written yet. What is damaged raises a `LogError` when its turn comes.
         """
-        for at, end, behind, length in self._spans(until):
-            if behind > after:
-                yield Section(self._contents(at, end, length), behind - length, behind)
+        for at, end, behind, length in self._spans(after, until):
+            yield Section(self._contents(at, end, length), behind - length, behind)
 
     def section_ends(self, after: int = 0, until: int | None = None) -> Iterator[int]:
         """Give the positions at which these sections end, without reading what is in them."""
-        return (behind for _, _, behind, _ in self._spans(until) if behind > after)
+        return (behind for _, _, behind, _ in self._spans(after, until))
 
-    def _spans(self, until: int | None) -> Iterator[tuple[int, int, int, int]]:
+    def _spans(self, after: int, until: int | None) -> Iterator[tuple[int, int, int, int]]:
         """Give of each section where it begins and ends in the file, the position after it, and its open length."""
-        at = behind = self.header.size
+        behind, at = self._reached.begin(self.header.id, End(self.header.size, self.header.size), after)
         size = self._size()
         while size - at >= MARKER_SIZE:
             end = self._marker(at, size)
@@ -193,7 +227,9 @@ class Segment:
             behind += MARKER_SIZE + length
             if until is not None and behind > until:
                 return
-            yield at, end, behind, length
+            self._reached.passed(self.header.id, End(behind, end), after)
+            if behind > after:
+                yield at, end, behind, length
             at = end
 
     def _marker(self, at: int, size: int) -> int | None:

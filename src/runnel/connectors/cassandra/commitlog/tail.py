@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra.commitlog.errors import LogError
 from runnel.connectors.cassandra.commitlog.positions import END_OF_SEGMENT, START, Position
-from runnel.connectors.cassandra.commitlog.segment import Segment, SegmentFile, segment_files
+from runnel.connectors.cassandra.commitlog.segment import Reached, Segment, SegmentFile, segment_files
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class LogFolder:
         """Look into a folder; `indexed=False` reads every segment as far as it is written."""
         self.folder = folder
         self._indexed = indexed
+        self._reached = Reached()
 
     def readable(self, start: Position) -> list[Readable]:
         """Give the segments that can be read now from a position on, in order."""
@@ -138,7 +139,7 @@ class LogFolder:
 
     def _section_ends(self, found: Readable, after: int) -> list[int]:
         try:
-            with Segment(found.segment.path) as segment:
+            with Segment(found.segment.path, reached=self._reached) as segment:
                 return list(segment.section_ends(after, found.until))
         except FileNotFoundError:
             if found.indexed:
