@@ -35,7 +35,7 @@ def test_the_kept_segments_are_of_several_kinds() -> None:
     for path in SEGMENTS:
         with Segment(path, KEYS) as segment:
             kinds.add((segment.header.version, segment.header.compression is None, segment.header.cipher))
-    assert kinds == {(7, True, None), (8, False, None), (7, True, "AES/CBC/PKCS5Padding")}
+    assert kinds == {(6, True, None), (7, True, None), (8, False, None), (7, True, "AES/CBC/PKCS5Padding")}
 
 
 @pytest.mark.parametrize("at", range(0, 504, 7))
