@@ -87,6 +87,19 @@ def test_a_technique_that_was_not_prepared_says_how(shop: Shop) -> None:
     assert "RUNNEL-CAPTURE-PREPARE" in shop.run("prepare", "shop", "--technique", "scan", exit_code=2)
 
 
+@pytest.mark.parametrize(("technique", "trigger"), [("audit", "runnel_audit"), ("trigger", "runnel_journal")])
+def test_a_table_without_the_trigger_that_tells_its_changes_is_refused(
+    shop: Shop, technique: str, trigger: str
+) -> None:
+    shop.configure(tables=["t"], writer="trigger")
+    shop.cql(TABLE)
+    shop.run("prepare", "shop", "--technique", technique)
+    shop.cql(f"DROP TRIGGER {trigger} ON KS.t")
+    said = shop.run("capture", "shop", "--technique", technique, exit_code=2)
+    assert f"has no trigger {trigger}" in said
+    assert f"runnel prepare shop --technique {technique}" in said
+
+
 def test_tables_of_counters_are_refused(shop: Shop) -> None:
     shop.cql("CREATE TABLE KS.hits (k int PRIMARY KEY, n counter)")
     assert "RUNNEL-CASSANDRA-COUNTERS" in shop.run("prepare", "shop", "--technique", "audit", exit_code=2)

@@ -19,6 +19,7 @@ from runnel.connectors.cassandra.deltas import Operation
 from runnel.connectors.cassandra.scan import Overlap
 from runnel.connectors.cassandra.snapshot import Cell, Wanted, read_table
 from runnel.connectors.cassandra.technique import WRITE_TIMES, Abilities, Position, Writer, clock
+from runnel.connectors.cassandra.triggers import check_trigger
 from runnel.connectors.cassandra.twins import PREFIX, captured_columns, remove_twin, set_twin, twin_of
 from runnel.errors import UsageError
 
@@ -51,6 +52,9 @@ class Audit:
         self._client, self._tables = client, tables
         self._by_value = client.settings.audit == "value"
         check_twins(tables, client.settings.name)
+        if client.settings.writer == "trigger":
+            for table in tables:
+                check_trigger(client, table, "audit")
 
     def now(self) -> Position:
         """Give this moment."""

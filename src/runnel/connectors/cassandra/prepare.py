@@ -14,6 +14,7 @@ from runnel.connectors.cassandra.journal import create_statements, drop_statemen
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
 from runnel.connectors.cassandra.technique import clock
 from runnel.connectors.cassandra.tracking import set_old
+from runnel.connectors.cassandra.triggers import NAMES
 from runnel.connectors.cassandra.twins import captured_columns, is_twin, set_twin, twin_of, twin_type
 from runnel.connectors.cassandra.types import parse, quoted
 from runnel.errors import Terminal, UsageError
@@ -29,7 +30,6 @@ TECHNIQUES = ("audit", "trigger")
 MILLISECOND = 1000
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
-_TRIGGERS = {"audit": "runnel_audit", "trigger": "runnel_journal"}
 _CLASSES = {"time": "runnel.AuditTimeTrigger", "value": "runnel.AuditValueTrigger", "trigger": "runnel.JournalTrigger"}
 
 
@@ -48,7 +48,7 @@ def prepare(client: Client, technique: str, cycles: Cycles, say: Callable[[str],
 def undo(client: Client, technique: str, cycles: Cycles, say: Callable[[str], None]) -> None:
     """Remove what `prepare` has made, and forget where the technique had got to."""
     for table in client.chosen_tables():
-        client.execute(f"DROP TRIGGER IF EXISTS {_TRIGGERS[technique]} ON {name_of(table)}")
+        client.execute(f"DROP TRIGGER IF EXISTS {NAMES[technique]} ON {name_of(table)}")
         if technique == "trigger":
             for statement in drop_statements(table):
                 client.execute(statement)
@@ -160,7 +160,7 @@ def _old_values(client: Client, table: TableSchema) -> Iterator[tuple[str, list[
 def create_trigger(client: Client, table: TableSchema, technique: str, class_: str) -> None:
     """Create a trigger; raise `RUNNEL-CASSANDRA-TRIGGER` where the server does not have its class."""
     try:
-        client.execute(f"CREATE TRIGGER IF NOT EXISTS {_TRIGGERS[technique]} ON {name_of(table)} USING '{class_}'")
+        client.execute(f"CREATE TRIGGER IF NOT EXISTS {NAMES[technique]} ON {name_of(table)} USING '{class_}'")
     except Terminal as error:
         if "loaded" not in error.message:
             raise

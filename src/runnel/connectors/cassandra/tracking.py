@@ -22,6 +22,7 @@ from runnel.connectors.cassandra.journal import OLD, old_name, read_journal, rem
 from runnel.connectors.cassandra.live_rows import compare
 from runnel.connectors.cassandra.snapshot import Cell, Wanted, read_partition
 from runnel.connectors.cassandra.technique import Abilities, NetEffect, Position, Writer, after_time, clock
+from runnel.connectors.cassandra.triggers import check_trigger
 from runnel.connectors.cassandra.twins import captured_columns, where
 from runnel.connectors.cassandra.types import quoted
 from runnel.errors import UsageError
@@ -64,6 +65,8 @@ class Tracking:
                     f"{table.keyspace}.{table.name} has no journal",
                     hint=f"make it: runnel prepare {client.settings.name} --technique trigger",
                 )
+            if client.settings.writer != "application":
+                check_trigger(client, table, "trigger")
         self._old = {table.name: there[table.name + OLD] for table in tables}
 
     def now(self) -> Position:
