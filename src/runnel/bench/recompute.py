@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from runnel.project import Project
 
 DUCKDB_MEMORY = "8GB"
+SIDE_BY_SIDE = 2 * (os.cpu_count() or 1)
+"""So many views are recomputed at once: more gain nothing, and Spark runs out of memory over the joins of all of them."""
 log = logging.getLogger("runnel")
 
 
@@ -112,7 +114,7 @@ def recompute(who: Recomputer, project: Project, views: Mapping[str, str], round
     log.info("recomputed by %s: %s", who.name, {view: round(ms) for view, ms in alone.items()})
 
     def side_by_side() -> None:
-        with ThreadPoolExecutor(len(views)) as pool:
+        with ThreadPoolExecutor(min(len(views), SIDE_BY_SIDE)) as pool:
             list(pool.map(who.compute, views, views.values()))
 
     times = {"one_by_one": sum(alone.values()), "side_by_side": _median(side_by_side, rounds)}
