@@ -70,6 +70,8 @@ def _add(
         raise NotLinear("lateral or generator", call, f"{function_name(call)} without column names")
     alias = context.alias()
     resolved = context.resolve(call, frame.scope, frame)
+    if plan.has_placeholder(resolved):
+        raise NotLinear("lateral or generator", call, f"{function_name(call)} of a subquery")
     frame.generators.append(Generator(alias, resolved, tuple(columns), outer))
     shown = [(name, plan.column(alias, name)) for name in columns]
     if called:
