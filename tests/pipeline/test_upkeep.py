@@ -160,6 +160,21 @@ def _rows_of(rng: random.Random, number: int) -> dict[str, list[dict[str, object
 
 
 @pytest.mark.usefixtures("sliced")
+def test_sums_of_all_rows_together_are_never_cut(project: Project) -> None:
+    project.create_view("total", "SELECT sum(v) AS s, count(*) AS n FROM t", mode="incremental")
+    for n in range(6):
+        with project.transaction() as tx:
+            tx.insert("t", [{"id": n, "v": 10 * n}])
+            if n % 2:
+                tx.delete("t", [{"id": n - 1}])
+    lake = project.runtime.lake
+    head = lake.snapshot()
+    assert slices.cut(head.relations["total"], head.files("total")) is None
+    upkeep.compact(project.runtime, head, all_files=True)
+    assert project.verify("total").ok
+
+
+@pytest.mark.usefixtures("sliced")
 def test_slices_give_way_to_the_end_and_leave_nothing_behind(project: Project) -> None:
     for n in range(4):
         with project.transaction() as tx:

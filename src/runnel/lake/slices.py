@@ -67,8 +67,10 @@ class Slice:
 def cut(relation: Relation, run: Sequence[DataFile]) -> list[Slice] | None:
     """Cut what files hold into slices of about `ROWS` rows; None where their footers do not tell how."""
     kinds = {c.name: c.type for c in relation.columns}
-    first = (*relation.key, *kinds)[0]
-    compared = relation.key if relation.final else kinds
+    compared = relation.key if relation.final else tuple(kinds)
+    if not compared:  # sums of all rows together: any cut would part them
+        return None
+    first = (*relation.key, *compared)[0]
     if kinds[first].name not in types.INTEGERS or any(types.nested(kinds[name]) for name in compared):
         return None
     lows, rows = [], []
