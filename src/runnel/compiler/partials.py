@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from runnel.compiler.plan import Measure
 
 DOUBLE = Type("double")
-WIDEST_SUM = 27
-"""Digits of a decimal that can be multiplied by a weight of ten digits without losing any."""
+WIDEST_SUM, KEPT_SCALE = 27, 6
+"""A decimal of so many digits, or of so few behind the point, can be multiplied by a weight of ten digits without losing any."""
 
 
 def supported(measure: Measure) -> bool:
@@ -79,9 +79,9 @@ def _sum(argument: str, type_: Type, n: Partial) -> Value:
 def _decimal_sum(argument: str, type_: Decimal) -> Partial:
     a, scale = quoted(argument), type_.scale
     exact = types.decimal(38, scale)
-    if type_.precision <= WIDEST_SUM:
+    if type_.precision <= WIDEST_SUM or scale <= KEPT_SCALE:
         return Partial("sum", argument, exact, f"{a} * {TIMES}")
-    # Spark would cut digits off the product: multiply the upper digits and the rest apart.
+    # Spark would cut digits behind the point off the product: multiply the upper digits and the rest apart.
     upper = max(type_.precision - scale - 18, 0)
     unit = f"CAST({10**upper} AS DECIMAL({upper + 1},0))"
     high = f"CAST(CAST({a} div {unit} AS DECIMAL(19,0)) * {TIMES} * {unit} AS DECIMAL(37,{scale}))"

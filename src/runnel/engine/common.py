@@ -2,14 +2,15 @@
 
 A list of what is allowed, with the types it is allowed for; everything else is Spark's. On this list both give the same
 values, or one of them an error; and after an error Spark runs the query, so its word counts. Arithmetic is exact (integers
-and decimals that keep their scale); strings are compared byte by byte; there is no division, no floating-point arithmetic, no
-function of text or time but the few below.
+and decimals that keep their scale; divisions of decimals are written anew, see `quotients`); strings are compared byte by byte;
+there is no floating-point arithmetic but the ratio of two integers, no function of text or time but the few below.
 """
 
 from __future__ import annotations
 
 import functools
 import re
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import sqlglot
@@ -17,6 +18,8 @@ from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
 from runnel.compiler.spark import DIALECT
+from runnel.engine import quotients
+from runnel.engine.quotients import DOUBLE, KEPT_SCALE, WIDEST
 from runnel.errors import RunnelError
 from runnel.model import types
 from runnel.model.types import Decimal, Type
@@ -25,6 +28,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from runnel.model.relation import Column
+
+    Written = list[tuple[exp.Expr, Callable[[], exp.Expr]]]
 
 Shape = tuple[tuple[str, Type], ...]
 
@@ -35,7 +40,6 @@ DIGITS = {"tinyint": 3, "smallint": 5, "int": 10, "bigint": 20}
 PLAIN = {"boolean", "string", "date", "timestamp", "timestamp_ntz", "null", *DIGITS}
 CARRIED = {"float", "double", "binary"}
 """Types whose values may be handed on, but neither compared nor computed with."""
-WIDEST, KEPT_SCALE = 38, 6
 _COMPARISONS = (exp.EQ, exp.NEQ, exp.GT, exp.GTE, exp.LT, exp.LTE, exp.NullSafeEQ, exp.NullSafeNEQ)
 _JOINS = {"", "INNER", "CROSS", "SEMI", "ANTI", "OUTER"}
 _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
@@ -46,26 +50,37 @@ class _Uncommon(Exception):
     """Something the two engines may see differently."""
 
 
+@dataclass(frozen=True)
+class _AtMost(Decimal):
+    """A decimal that is at most so wide in Spark: DuckDB has more room here, and that is assumed."""
+
+
 def shape(columns: Iterable[Column]) -> Shape:
     """Give the names and types of an input's columns."""
     return tuple((column.name, column.type) for column in columns)
 
 
 @functools.lru_cache(maxsize=4096)
-def is_common(sql: str, inputs: tuple[tuple[str, Shape], ...]) -> bool:
-    """Say whether Spark and DuckDB give the same rows for a query over inputs of these columns."""
+def common(sql: str, inputs: tuple[tuple[str, Shape], ...]) -> str | None:
+    """Give a query over inputs of these columns so that DuckDB gives the rows that Spark does; None where that is not certain."""
+    query = _Query(dict(inputs))
     try:
-        _Query(dict(inputs)).shown(sqlglot.parse_one(sql, dialect=DIALECT))
+        tree = sqlglot.parse_one(sql, dialect=DIALECT)
+        query.shown(tree)
     except (_Uncommon, SqlglotError, RunnelError):
-        return False
-    return True
+        return None
+    # The innermost first: what stands inside a rewritten node is rewritten too.
+    for node, write in query.written:
+        node.replace(write())
+    return str(tree.sql(dialect=DIALECT, comments=False)) if query.written else sql
 
 
 class _Query:
-    """Types the columns of queries, as Spark would."""
+    """Types the columns of queries, as Spark would; `written` are nodes that DuckDB needs written in another way."""
 
     def __init__(self, inputs: dict[str, Shape]) -> None:
         self._named = {name.lower(): columns for name, columns in inputs.items()}
+        self.written: Written = []
 
     def shown(self, query: exp.Expr) -> Shape:
         """Give the columns of a query, or raise."""
@@ -91,7 +106,7 @@ class _Query:
         allowed = {"expressions", "from_", "joins", "laterals", "where", "group", "having", "distinct", "hint", "with_"}
         if any(value for part, value in select.args.items() if part not in allowed):
             raise _Uncommon
-        row = _Row(self._sources(select))
+        row = _Row(self._sources(select), self.written)
         for part in ("where", "having"):
             if select.args.get(part):
                 _must(row.type(select.args[part].this), BOOLEAN)
@@ -125,7 +140,7 @@ class _Query:
                 found.append((f"{one[0]}\0", ()))  # its columns are seen by the condition only
             found.append(one)
         for lateral in select.args.get("laterals") or ():
-            found.append(_exploded(lateral, found))
+            found.append(_exploded(lateral, found, self.written))
         return found
 
     def _source(self, source: exp.Expr) -> tuple[str, Shape]:
@@ -145,7 +160,7 @@ def _more(source: exp.Expr) -> bool:
     return any(value for part, value in source.args.items() if part not in ("this", "alias"))
 
 
-def _exploded(lateral: exp.Expr, before: list[tuple[str, Shape]]) -> tuple[str, Shape]:
+def _exploded(lateral: exp.Expr, before: list[tuple[str, Shape]], written: Written) -> tuple[str, Shape]:
     """Give the column of numbers that a program's own LATERAL VIEW makes."""
     call = lateral.this
     alias = lateral.args.get("alias")
@@ -155,7 +170,7 @@ def _exploded(lateral: exp.Expr, before: list[tuple[str, Shape]]) -> tuple[str, 
     numbers = inner.expressions
     if not (isinstance(inner, exp.Array) or (isinstance(inner, exp.Anonymous) and inner.name.lower() == "sequence")):
         raise _Uncommon
-    row = _Row(before)
+    row = _Row(before, written)
     if {row.type(one).name for one in numbers} != {"bigint"}:
         raise _Uncommon
     # From a number to a smaller one, Spark counts down and DuckDB not at all; a program's own never does that.
@@ -167,8 +182,14 @@ def _exploded(lateral: exp.Expr, before: list[tuple[str, Shape]]) -> tuple[str, 
 class _Row:
     """Types the expressions over the sources of one SELECT."""
 
-    def __init__(self, sources: Sequence[tuple[str, Shape]]) -> None:
+    def __init__(self, sources: Sequence[tuple[str, Shape]], written: Written) -> None:
         self._sources = sources
+        self._written = written
+
+    def write(self, node: exp.Expr, how: Callable[[], exp.Expr]) -> None:
+        """Have a node written in another way once all of the query is known to be common."""
+        if not any(node is known for known, _ in self._written):
+            self._written.append((node, how))
 
     def shown(self, item: exp.Expr) -> Shape:
         if isinstance(item, exp.Star):
@@ -232,17 +253,24 @@ def _decimal(type_: Type) -> Decimal:
     raise _Uncommon
 
 
-def _fitting(precision: int, scale: int) -> Decimal:
-    if precision > WIDEST:
-        raise _Uncommon
+def _made_of(precision: int, scale: int, *parts: Type) -> Decimal:
+    """Give a decimal that was made of others; what is made of a width that is not certain is not certain either."""
+    if any(isinstance(part, _AtMost) for part in parts):
+        return _AtMost("decimal", precision, scale)
     return types.decimal(precision, scale)
 
 
-def _computed(precision: int, scale: int) -> Decimal:
+def _fitting(precision: int, scale: int, *parts: Type) -> Decimal:
+    if precision > WIDEST:
+        raise _Uncommon
+    return _made_of(precision, scale, *parts)
+
+
+def _computed(precision: int, scale: int, *parts: Type) -> Decimal:
     """Give the type of a sum or product: of one too wide, Spark keeps the scale up to six digits, and rounds beyond that."""
     if precision > WIDEST and scale > KEPT_SCALE:
         raise _Uncommon
-    return types.decimal(min(precision, WIDEST), scale)
+    return _made_of(min(precision, WIDEST), scale, *parts)
 
 
 def _unified(one: Type, other: Type) -> Type:
@@ -255,7 +283,7 @@ def _unified(one: Type, other: Type) -> Type:
         return one if DIGITS[one.name] >= DIGITS[other.name] else other
     a, b = _decimal(one), _decimal(other)
     scale = max(a.scale, b.scale)
-    return _fitting(max(a.precision - a.scale, b.precision - b.scale) + scale, scale)
+    return _fitting(max(a.precision - a.scale, b.precision - b.scale) + scale, scale, a, b)
 
 
 def _compared(row: _Row, node: exp.Expr) -> Type:
@@ -319,7 +347,7 @@ def _added(row: _Row, node: exp.Expr) -> Type:
         return _unified(one, other)
     a, b = _operand(node.this, one), _operand(node.expression, other)
     scale = max(a.scale, b.scale)
-    return _computed(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale)
+    return _computed(max(a.precision - a.scale, b.precision - b.scale) + scale + 1, scale, a, b)
 
 
 def _moved(row: _Row, node: exp.Expr) -> Type:
@@ -339,7 +367,53 @@ def _multiplied(row: _Row, node: exp.Expr) -> Type:
     if one.name in DIGITS and other.name in DIGITS:
         return _unified(one, other)
     a, b = _operand(node.this, one), _operand(node.expression, other)
-    return _computed(a.precision + b.precision + 1, a.scale + b.scale)
+    return _computed(a.precision + b.precision + 1, a.scale + b.scale, a, b)
+
+
+def _divided(row: _Row, node: exp.Expr) -> Type:
+    """Type a division and have it written in whole numbers; of integers, Spark gives a double."""
+    if _integer_as_double(row, node.this) and _integer_as_double(row, node.expression):
+        row.write(node, lambda: quotients.ratio(node.this, node.expression))
+        return DOUBLE
+    a, b = _sides(row, node)
+    row.write(node, lambda: quotients.quotient(node.this, a, node.expression, b))
+    return quotients.quotient_type(a, b)
+
+
+def _divided_whole(row: _Row, node: exp.Expr) -> Type:
+    a, b = _sides(row, node)
+    row.write(node, lambda: quotients.whole_quotient(node.this, a, node.expression, b))
+    return BIGINT
+
+
+def _left_over(row: _Row, node: exp.Expr) -> Type:
+    a, b = _sides(row, node)
+    row.write(node, lambda: quotients.rest(node.this, node.expression))
+    return quotients.rest_type(a, b)
+
+
+def _integer_as_double(row: _Row, node: exp.Expr) -> bool:
+    node = node.unnest()
+    if not isinstance(node, (exp.Cast, exp.TryCast)) or node.args["to"].sql(dialect=DIALECT).lower() != "double":
+        return False
+    return not node.args.get("safe") and row.type(node.this).name in DIGITS
+
+
+def _sides(row: _Row, node: exp.Expr) -> tuple[Decimal, Decimal]:
+    """Give the decimals that Spark takes the sides of a division for: how many digits the quotient has depends on them."""
+    one, other = row.type(node.this), row.type(node.expression)
+    if not isinstance(one, Decimal) and not isinstance(other, Decimal):
+        raise _Uncommon
+    return _exact(node.this, one), _exact(node.expression, other)
+
+
+def _exact(node: exp.Expr, type_: Type) -> Decimal:
+    literal = node.unnest()
+    if isinstance(literal, exp.Literal) and type_.name in DIGITS:
+        return types.decimal(len(str(int(str(literal.this)))), 0)
+    if isinstance(type_, _AtMost):
+        raise _Uncommon
+    return _decimal(type_)
 
 
 def _operand(node: exp.Expr, type_: Type) -> Decimal:
@@ -350,7 +424,7 @@ def _operand(node: exp.Expr, type_: Type) -> Decimal:
     """
     literal = node.unnest()
     if isinstance(literal, exp.Literal) and type_.name in DIGITS:
-        return types.decimal(max(DIGITS["int"], len(str(literal.this))), 0)
+        return _AtMost("decimal", max(DIGITS["int"], len(str(literal.this))), 0)
     return _decimal(type_)
 
 
@@ -370,7 +444,8 @@ def _cast(row: _Row, node: exp.Expr) -> Type:
     found = row.type(inner)
     if found in (wanted, NULL) or (found.name in DIGITS and wanted.name in DIGITS):
         return _comparable(wanted)
-    if isinstance(wanted, Decimal) and wanted.scale >= _decimal(found).scale:
+    if isinstance(wanted, Decimal):
+        _decimal(found)  # both round half up to fewer digits
         return wanted
     raise _Uncommon
 
@@ -379,7 +454,7 @@ def _summed(row: _Row, node: exp.Expr) -> Type:
     found = row.type(_distinct(node.this))
     if found.name in DIGITS:
         return BIGINT
-    return types.decimal(WIDEST, _decimal(found).scale)  # as DuckDB has it, which is wider than Spark's
+    return _AtMost("decimal", WIDEST, _decimal(found).scale)  # as DuckDB has it, which is wider than Spark's
 
 
 def _counted(row: _Row, node: exp.Expr) -> Type:
@@ -481,6 +556,9 @@ _RULES: dict[type[exp.Expr] | tuple[type[exp.Expr], ...], Callable[[_Row, exp.Ex
     exp.Case: _case,
     (exp.Add, exp.Sub): _added,
     exp.Mul: _multiplied,
+    exp.Div: _divided,
+    exp.IntDiv: _divided_whole,
+    exp.Mod: _left_over,
     exp.Neg: _negated,
     (exp.Cast, exp.TryCast): _cast,
     exp.Sum: _summed,

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from runnel.engine.base import Counted, Derived, Files, Rows
-from runnel.engine.common import is_common, shape
+from runnel.engine.common import common, shape
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.reduction import plan
 from runnel.errors import Terminal
 from runnel.lake import lookup
 from runnel.model import types
+from runnel.model.program import quote
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -161,10 +162,12 @@ class Driver:
 
     def _keys(self, step: Lookup, source: Files, held: Mapping[str, Input]) -> pa.Table:
         """Find the keys to look up."""
-        if not _alike(step.keys, held):
+        named = {name: one for name, one in held.items() if quote(name)[1:-1] in step.keys}
+        text = _common(step.keys, named)
+        if text is None:
             raise lookup.TooMuch
         try:
-            keys = self._engine(held).rows(step.keys, held)
+            keys = self._engine(named).rows(text, named)
         except Terminal:
             raise lookup.TooMuch from None
         kinds = {column.name.lower(): types.to_arrow(column.type) for column in source.columns}
@@ -175,21 +178,22 @@ class Driver:
 
     def rows(self, query: Small, columns: Sequence[Column] | None) -> pa.Table | None:
         """Run a small query here; None where only Spark may, or where it fails and Spark has to say why."""
-        if columns is None or not _alike(query.sql, query.inputs):
+        text = _common(query.sql, query.inputs)
+        if columns is None or text is None:
             return None
         if query.sql not in self._wide:
             try:
-                table = self._engine(query.inputs).rows(query.sql, query.inputs, columns)
+                table = self._engine(query.inputs).rows(text, query.inputs, columns)
             except Terminal as error:
                 if "Overflow" not in str(error):
                     return None
                 self._wide.add(query.sql)
         if query.sql in self._wide:
             wide = {n: _widened(one) for n, one in query.inputs.items()}
-            if not _alike(query.sql, wide):  # DuckDB rounds where decimals of all digits and other scales meet
+            if _common(query.sql, wide) is None:  # DuckDB rounds where decimals of all digits and other scales meet
                 return None
             try:
-                table = self._engine(wide).rows(query.sql, wide, columns)
+                table = self._engine(wide).rows(text, wide, columns)
             except Terminal:
                 return None
         self.counted.add(in_driver=1)
@@ -200,9 +204,9 @@ def _rows(inputs: Mapping[str, Input]) -> int:
     return sum(one.table.num_rows for one in inputs.values() if isinstance(one, Rows))
 
 
-def _alike(sql: str, inputs: Mapping[str, Input]) -> bool:
-    named = tuple((name, shape(one.columns)) for name, one in inputs.items() if isinstance(one, Rows))
-    return is_common(sql, named)
+def _common(sql: str, inputs: Mapping[str, Input]) -> str | None:
+    """Give a query as DuckDB has to be asked to answer like Spark."""
+    return common(sql, tuple((name, shape(one.columns)) for name, one in inputs.items() if isinstance(one, Rows)))
 
 
 def _widened(source: Input) -> Input:

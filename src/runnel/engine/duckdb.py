@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from runnel.engine.base import Counted, Derived, Files, Rows
 from runnel.engine.dialect import to_duckdb
+from runnel.engine.quotients import MACROS
 from runnel.errors import Terminal, UsageError
 from runnel.model import types
 from runnel.model.relation import Column
@@ -85,6 +86,8 @@ class DuckDbEngine:
         self.counted = Counted()
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         self._connection.execute("SET temp_directory = ''")
+        for macro in MACROS:
+            self._connection.execute(macro)
         self._lock = threading.Lock()
         if memory_limit is not None:
             self._connection.execute(f"SET memory_limit = '{memory_limit}'")

@@ -53,6 +53,8 @@ SESSION = {
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
+ROUNDING = "spark.sql.decimalOperations.allowPrecisionLoss"
+"""Says how many digits quotients have; the driver knows one way of it."""
 TUNING = {
     "spark.sql.session.timeZone": "UTC",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
@@ -62,6 +64,7 @@ TUNING = {
     "spark.sql.autoBroadcastJoinThreshold": "32m",
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.sql.caseSensitive": "false",
+    ROUNDING: "true",
 }
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
@@ -99,10 +102,12 @@ class SparkEngine:
         driver: Driver | None = None,
     ) -> None:
         """Keep the settings; nothing is started yet. `driver` is the lane for queries too small for a job."""
-        self.driver = driver or Driver()
-        self.counted = self.driver.counted
         self._given = spark
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
+        self.driver = driver or Driver()
+        if str(self._conf.get(ROUNDING, "true")).lower() != "true":
+            self.driver = Driver(changes=0)
+        self.counted = self.driver.counted
         self._session: SparkSession | None = None
         self._registries: dict[bool, Registry] = {}
         self.functions: dict[str, UserFunction] = {}
