@@ -388,6 +388,7 @@ def _divided_whole(row: _Row, node: exp.Expr) -> Type:
 
 def _left_over(row: _Row, node: exp.Expr) -> Type:
     a, b = _sides(row, node)
+    _unified(a, b)  # where no decimal holds both, DuckDB computes with doubles
     row.write(node, lambda: quotients.rest(node.this, node.expression))
     return quotients.rest_type(a, b)
 

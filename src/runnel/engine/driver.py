@@ -162,19 +162,25 @@ class Driver:
 
     def _keys(self, step: Lookup, source: Files, held: Mapping[str, Input]) -> pa.Table:
         """Find the keys to look up."""
-        named = {name: one for name, one in held.items() if quote(name)[1:-1] in step.keys}
-        text = _common(step.keys, named)
-        if text is None:
-            raise lookup.TooMuch
-        try:
-            keys = self._engine(named).rows(text, named)
-        except Terminal:
-            raise lookup.TooMuch from None
+        keys = _plain_keys(step, held)
+        if keys is None:
+            keys = self._asked(step, held)
         kinds = {column.name.lower(): types.to_arrow(column.type) for column in source.columns}
         names = {column.name.lower(): column.name for column in source.columns}
         if any(not _same_kind(keys.schema.field(at).type, kinds[name.lower()]) for at, name in enumerate(step.columns)):
             raise lookup.TooMuch
         return keys.rename_columns([names[name.lower()] for name in step.columns])
+
+    def _asked(self, step: Lookup, held: Mapping[str, Input]) -> pa.Table:
+        """Ask for the keys, which a query over small inputs gives."""
+        named = {name: one for name, one in held.items() if quote(name)[1:-1] in step.keys}
+        text = _common(step.keys, named)
+        if text is None:
+            raise lookup.TooMuch
+        try:
+            return self._engine(named).rows(text, named)
+        except Terminal:
+            raise lookup.TooMuch from None
 
     def rows(self, query: Small, columns: Sequence[Column] | None) -> pa.Table | None:
         """Run a small query here; None where only Spark may, or where it fails and Spark has to say why."""
@@ -198,6 +204,20 @@ class Driver:
                 return None
         self.counted.add(in_driver=1)
         return table
+
+
+def _plain_keys(step: Lookup, held: Mapping[str, Input]) -> pa.Table | None:
+    """Take the keys from a column of an input that is at hand, where that is all there is to do."""
+    if step.plain is None:
+        return None
+    source = held[step.plain[0]]
+    assert isinstance(source, Rows), step.plain
+    named = {name.lower(): name for name in source.table.column_names}
+    columns = [named[name.lower()] for name in step.plain[1]]
+    if len(set(columns)) < len(columns) or any(pa.types.is_nested(source.table[name].type) for name in columns):
+        return None
+    keys = source.table.select(columns)
+    return keys.group_by(columns).aggregate([])
 
 
 def _rows(inputs: Mapping[str, Input]) -> int:

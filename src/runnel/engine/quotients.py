@@ -6,16 +6,20 @@ error there, and then Spark is asked.
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 
 from runnel.model import types
-from runnel.model.types import Decimal
+
+if TYPE_CHECKING:
+    from runnel.model.types import Decimal
 
 WIDEST, KEPT_SCALE = 38, 6
 DOUBLE = types.Type("double")
 MACROS = (
-    """CREATE MACRO _digits(x, unit) AS CAST(x - x % 1 AS HUGEINT) * CAST(unit AS HUGEINT)
-+ CAST((x % 1) * CAST(unit AS DECIMAL(38,0)) AS HUGEINT)""",
+    """CREATE MACRO _digits(x, unit) AS CAST(x - x % CAST(1 AS DECIMAL(1,0)) AS HUGEINT) * CAST(unit AS HUGEINT)
++ CAST((x % CAST(1 AS DECIMAL(1,0))) * CAST(unit AS DECIMAL(38,0)) AS HUGEINT)""",
     """CREATE MACRO _half_up(n, d, up, most) AS CASE WHEN n IS NULL OR d IS NULL THEN NULL
 WHEN d = 0 OR abs(d) >= CAST(most AS HUGEINT) THEN error('not for the driver')
 ELSE sign(n) * sign(d) * ((2 * abs(n * CAST(up AS HUGEINT)) + abs(d)) // (2 * abs(d))) END""",

@@ -24,12 +24,16 @@ Derivations = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True)
 class Lookup:
-    """A reading of `source`, called `name` in the reduced text: the rows whose `columns` are among the keys that `keys` gives."""
+    """A reading of `source`, called `name` in the reduced text: the rows whose `columns` are among the keys that `keys` gives.
+
+    Where the keys are columns of an input as they are, `plain` names the input and these columns.
+    """
 
     name: str
     source: str
     columns: tuple[str, ...]
     keys: str
+    plain: tuple[str, tuple[str, ...]] | None = None
 
 
 @dataclass(frozen=True)
@@ -161,10 +165,15 @@ class _Work:
                 keys = [pairs[name] for name in pairs if columns.get(name)]
                 looked = tuple(columns[name] for name in pairs if columns.get(name))
                 source_name = str(table.meta["source"])
-                self.lookups.append(Lookup(table.name, source_name, looked, self._keys(other, keys)))
+                plain = (other.name, tuple(keys)) if self._as_it_is(other) else None
+                self.lookups.append(Lookup(table.name, source_name, looked, self._keys(other, keys), plain))
                 self.open = [one for one in self.open if one is not table]
                 closed = True
         return closed
+
+    def _as_it_is(self, other: exp.Expr) -> bool:
+        """Say whether a source is an input, all of it."""
+        return isinstance(other, exp.Table) and other.name.lower() not in self.shared and not _listed(other)
 
     def _keys(self, other: exp.Expr, keys: list[str]) -> str:
         """Write the query for the keys of a small source."""

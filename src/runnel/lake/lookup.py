@@ -24,8 +24,11 @@ if TYPE_CHECKING:
 
 SMALL_FILE = 50_000
 KEPT_ROWS = 2_000_000
-KEPT_BYTES = 256 << 20
+KEPT_BYTES = 512 << 20
 PAIRS = 50_000_000
+KEPT_VALUES = 12_000_000
+"""Where most of a relation's row groups are asked for, its columns are kept for the next look-up, if they have no more values;
+or at least those it is looked up by, which say in which row groups the few rows are."""
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,12 @@ def find(
         if all(part.may_be_in(file.stats.get(part.name)) for part in wanted):
             work.append((file, *_chosen(relation, file, wanted, reading)))
     found = [schema.empty_table()]
+    kept = _worth_keeping(work, len(schema))
+    few = not kept and _worth_keeping(work, len(wanted)) and keys.num_rows < sum(len(groups) for _, _, groups in work)
     for file, footer, groups in work:
-        found.append(_in_file(relation, file, footer, groups, schema, wanted))
+        if few and footer is not None:
+            groups = _with_rows(relation, file, footer, schema, wanted)
+        found.append(_in_file(relation, file, footer, groups, schema, wanted, kept=kept))
     rows = pa.concat_tables(found)
     # One flat column was matched exactly; of several, each was matched by itself.
     matched = len(wanted) == 1 and not pa.types.is_nested(wanted[0].values.type)
@@ -109,6 +116,13 @@ def _chosen(
     if reading.most is not None and reading.rows > reading.most:
         raise TooMuch
     return footer, groups
+
+
+def _worth_keeping(work: Sequence[tuple[DataFile | NewFile, Footer | None, list[int]]], columns: int) -> bool:
+    """Say whether so much of a relation is asked for, and the relation so small, that its columns are better kept in memory."""
+    large = [(file.rows, footer.metadata.num_row_groups, len(groups)) for file, footer, groups in work if footer]
+    rows, all_groups, asked = (sum(part) for part in zip(*large, strict=True)) if large else (0, 0, 0)
+    return 2 * asked > all_groups and rows * columns <= KEPT_VALUES
 
 
 def _hit(relation: Relation, footer: Footer, wanted: list[_Wanted]) -> np.ndarray:
@@ -193,6 +207,38 @@ def whole(relation: Relation, file: DataFile | NewFile) -> pa.Table:
     return table
 
 
+def _columns(relation: Relation, file: DataFile | NewFile, schema: pa.Schema) -> pa.Table:
+    """Give whole columns of a file, from memory where they were read before."""
+    names = {name: f"{file.path}\0{name}" for name in schema.names}
+    with _small_lock:
+        known = {name: _small[at][0] for name, at in names.items() if at in _small}
+        for name in known:
+            _small.move_to_end(names[name])
+    missing = [name for name in names if name not in known]
+    if missing:
+        read = files.read(relation, [file], missing)
+        for name in missing:
+            known[name] = read.select([name])
+            remember(names[name], known[name])
+    return pa.table([known[name][name] for name in schema.names], schema=schema)
+
+
+def _with_rows(
+    relation: Relation, file: DataFile | NewFile, footer: Footer, schema: pa.Schema, wanted: list[_Wanted]
+) -> list[int]:
+    """Find the row groups that do have rows of the keys, by whole columns that stay in memory."""
+    names = [part.name for part in wanted]
+    columns = _columns(relation, file, pa.schema([field for field in schema if field.name in names]))
+    places = _places(columns, wanted)
+    if places is None:
+        mask = _mask(columns, wanted)
+        if mask is None:
+            return list(range(footer.metadata.num_row_groups))
+        places = pc.indices_nonzero(mask)
+    groups = np.searchsorted(np.cumsum(footer.rows), places.to_numpy(zero_copy_only=False), "right")
+    return [int(group) for group in np.unique(groups)]
+
+
 def _in_file(
     relation: Relation,
     file: DataFile | NewFile,
@@ -200,9 +246,13 @@ def _in_file(
     groups: list[int],
     schema: pa.Schema,
     wanted: list[_Wanted],
+    *,
+    kept: bool,
 ) -> pa.Table:
     if footer is None:
         table = whole(relation, file).select(schema.names)
+    elif kept:
+        table = _columns(relation, file, schema)
     else:
         table = files.read_groups(relation, file, footer.metadata, groups, schema)
     places = _places(table, wanted)
