@@ -76,6 +76,26 @@ def test_row_groups_outside_the_keys_are_not_read(lake: Lake, monkeypatch: pytes
     assert set(read) == {3, 7}
 
 
+@pytest.mark.parametrize("values", [0, 300, 12_000_000], ids=["nothing kept", "the column looked up by", "all columns"])
+@pytest.mark.parametrize("keys", [[7], [3, 7, None], list(range(40))], ids=["one", "few", "many"])
+def test_columns_that_stay_in_memory_change_nothing(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, values: int, keys: list[int | None]
+) -> None:
+    chance = random.Random(7)
+    rows = [(n, "r", chance.choice([None, *range(40)]), 1) for n in range(300)]
+    monkeypatch.setattr(files, "ROW_GROUP", 10)
+    written = [lake.write(ORDERS, signed(ORDERS, *rows[:200])), lake.write(ORDERS, signed(ORDERS, *rows[200:]))]
+    asked = pa.table({"amount": pa.array(keys, lake.arrow_schema(ORDERS).field("amount").type)})
+    monkeypatch.setattr(lookup, "SMALL_FILE", 0)
+    monkeypatch.setattr(lookup, "KEPT_VALUES", values)
+    lookup.forget()
+    for _ in range(2):  # the second time from memory
+        found = as_rows(lake.lookup(ORDERS, written, asked))
+        assert sorted(row[0] for row in found) == [row[0] for row in rows if row[2] in keys]
+    assert any("\0" in path for path in lookup._small) is (values >= 300 and (len(keys) < 30 or values > 300))
+    lookup.forget()
+
+
 def test_nan_and_null_keys_are_found(lake: Lake) -> None:
     rows = [("a", math.nan, 1), ("b", None, 1), ("c", 1.0, 1)]
     written = [lake.write(BAG, signed(BAG, row)) for row in rows]

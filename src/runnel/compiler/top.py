@@ -1,8 +1,10 @@
 """The first rows of each group, with some to spare, so that a delete of the first one needs no look at the whole group.
 
 Kept are all rows of a group up to some row in the order. What the change brings beyond that row is ignored, unless the group
-is kept whole (`_whole`): a first step finds what lies *near* enough to matter, and often that is nothing. A group that falls
-below the count it must give, and is not whole, is read again: only then is the source read at all.
+is kept whole (`_whole`): a first step finds what lies *near* enough to matter, and often that is nothing. In most groups that is
+then all there is to do: it is added to what is kept. The others are *odd*: a group that falls below the count it must give, and is
+not whole, is *lost* and read again, only then is the source read at all; one that has grown too large is cut; and where a row
+lies level with the last kept one, the whole order has to decide.
 
 For a change of a few rows it is faster to try all of that in one query, which says (`_lost`) where a group ran out after all.
 """
@@ -30,24 +32,35 @@ if TYPE_CHECKING:
 WHOLE = "_whole"
 LOST = "_lost"
 SPARE = 48
+_ANY = "_any"
+_BOOLEAN = types.parse("boolean")
+_FACTS = (
+    Column("_was", _BOOLEAN),
+    Column("_tie", _BOOLEAN),
+    Column("_old", types.BIGINT),
+    Column("_had", types.BIGINT),
+)
+"""What is known of a row that lies near: whether its group is kept whole, whether it is level with the last kept row, how often it
+is kept already, and how many rows of its group are."""
 _W = quoted(WEIGHT)
 _ALL = quoted(WHOLE)
 _RAN_OUT = quoted(LOST)
 
 
-def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step, Step]:
-    """Give the steps that keep the first rows of each group: what may matter, which groups ran out, and the rows themselves."""
+def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, ...]:
+    """Give the steps that keep the first rows of each group: what may matter, which groups are odd, which ran out, and the rows."""
     source = passes.run(top.source)
     columns = typed(source)
-    target = Relation(name, Kind.STAGE, (*columns, Column(WHOLE, types.parse("boolean"))))
+    target = Relation(name, Kind.STAGE, (*columns, Column(WHOLE, _BOOLEAN)))
     state = differentiate.state(source, "new")
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
     writer = _Writer(top, name, columns)
     own: frozenset[tuple[str, Role]] = frozenset({(name, "stored_old")})
-    near = Relation(f"{name}.near", Kind.STAGE, columns)
-    lost = _lost(f"{name}.lost", top, columns)
-    refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
-    matters = Term(writer.found(near.name), frozenset({near.name}), frozenset({(near.name, "delta")}))
+    near = Relation(f"{name}.near", Kind.STAGE, (*columns, *_FACTS))
+    keys = _keys(top, columns)
+    odd = Relation(f"{name}.odd", Kind.STAGE, (*keys, Column(LOST, _BOOLEAN)))
+    lost = Relation(f"{name}.lost", Kind.STAGE, keys)
+    of_near, of_odd = (program.name(relation.name, "delta") for relation in (near, odd))
     nearing = Step(
         near,
         terms,
@@ -60,24 +73,35 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, Step, Step]:
         brief=writer.brief(),
         unless=LOST,
     )
-    finding = Step(lost, (matters,), "", frozenset(), writer.ran_out(), own, stored=False)
+    judging = Step(odd, (_all_of(near),), "", frozenset(), writer.odd(), stored=False)
+    losing = Step(lost, (_all_of(odd),), "", frozenset(), writer.lost(), stored=False)
+    known: frozenset[tuple[str, Role]] = frozenset({(near.name, "delta"), (odd.name, "delta")})
+    slow = Term(writer.changed().replace("{terms}", writer.of_odd(of_near, of_odd)), frozenset({odd.name}), known | own)
+    refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
     keeping = Step(
         target,
-        (matters,),
+        (_all_of(near),),
         writer.initial(state.sql),
         state.reads,
-        writer.changed(),
-        own,
-        (refilled,),
+        writer.of_even(of_odd),
+        frozenset({(odd.name, "delta")}),
+        (slow, refilled),
         grown="" if "-(" in state.sql else writer.grown(state.sql),  # a union may take one of its branches away
     )
-    return nearing, finding, keeping
+    return nearing, judging, losing, keeping
 
 
-def _lost(name: str, top: Top, columns: tuple[Column, ...]) -> Relation:
+def _all_of(relation: Relation) -> Term:
+    """Give what an earlier step found."""
+    columns = ", ".join(quoted(n) for n in (*(c.name for c in relation.columns), WEIGHT))
+    found: frozenset[tuple[str, Role]] = frozenset({(relation.name, "delta")})
+    return Term(f"SELECT {columns} FROM {program.name(relation.name, 'delta')}", frozenset({relation.name}), found)
+
+
+def _keys(top: Top, columns: tuple[Column, ...]) -> tuple[Column, ...]:
     by_name = {c.name: c for c in columns}
     keys = tuple(Column(key(i), by_name[k].type) for i, k in enumerate(top.keys))
-    return Relation(name, Kind.STAGE, keys or (Column("_any", types.parse("int")),))
+    return keys or (Column(_ANY, types.parse("int")),)
 
 
 class _Writer:
@@ -95,6 +119,7 @@ class _Writer:
             f"{quoted(o.column)} {'DESC' if o.descending else 'ASC'} NULLS {'FIRST' if o.nulls_first else 'LAST'}"
             for o in top.order
         )
+        self.hint = "/*+ BROADCAST(k) */ " if top.keys else ""
         self.count = top.count
         self.first = top.order[0]
         self.old = program.name(name, "stored_old")
@@ -124,34 +149,86 @@ class _Writer:
         total = f"CAST(sum({_W}) AS BIGINT) AS {_W}"
         return f"SELECT {self.shown}, {total} FROM (\n{signed}\n) GROUP BY {self.by} HAVING sum({_W}) > 0"
 
-    def found(self, near: str) -> str:
-        """Write what the first step found."""
-        return f"SELECT {self.listed}, {_W} FROM {program.name(near, 'delta')}"
-
     def near(self) -> str:
-        """Write the changed rows that may lie at or before the last kept row of their group, by the first column of the order.
-
-        The kept rows are not added up for that: one that has gone may make a row look near, which costs a little and changes
-        nothing. Only a group of which nothing is left must not have a bound: whatever comes back to it matters.
-        """
-        columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
+        """Write the changed rows that may lie at or before the last kept row of their group, by the first column of the order."""
+        there = (
+            f"SELECT {self.hint}{self.shown_old}, sum(o.{_W}) AS `_old`, CAST(0 AS BIGINT) AS `_change`, o.{_ALL} AS `_known` "
+            f"FROM {self.old} AS o{self._touched()}\nGROUP BY {self.by_old}, o.{_ALL} HAVING sum(o.{_W}) > 0"
+        )
+        both = (
+            f"SELECT * FROM ({there})\n"
+            f"UNION ALL SELECT {self.listed}, CAST(0 AS BIGINT), {_W}, CAST(NULL AS BOOLEAN) FROM (\n{{terms}}\n)"
+        )
+        net = (
+            f"SELECT {self.shown}, sum(`_old`) AS `_old`, sum(`_change`) AS `_change`, max(`_known`) AS `_known` "
+            f"FROM (\n{both}\n) GROUP BY {self.by}"
+        )
         first = quoted(self.first.column)
         last = "min" if self.first.descending else "max"
-        there = f"CASE WHEN sum(o.{_W}) > 0 THEN max(o.{_ALL}) END"
-        bound = f"{there} AS `_open`, {last}(o.{first}) AS `_last`, max(o.{first} IS NULL) AS `_null`"
-        keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
-        shown = "".join(f"o.{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
-        changed = touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
-        hint = "/*+ BROADCAST(k) */ " if self.keys else ""
-        by = "\nGROUP BY " + ", ".join(f"o.{quoted(k)}" for k in self.keys) if self.keys else ""
-        bounds = f"(SELECT {hint}{shown}{bound} FROM {self.old} AS o{changed}{by}) AS b"
-        on = " AND ".join(f"d.{quoted(k)} <=> b.{quoted(key(i))}" for i, k in enumerate(self.keys))
-        joined = f"LEFT JOIN {bounds} ON {on}" if self.keys else f"CROSS JOIN {bounds}"
-        return (
-            f"SELECT {self.shown}, CAST(sum({_W}) AS BIGINT) AS {_W} FROM (\nSELECT {columns}, d.{_W} FROM (\n{{terms}}\n) AS d\n"
-            f"{joined}\nWHERE coalesce(b.`_open`, true) OR coalesce({self._within()}, false)\n"
-            f") GROUP BY {self.by} HAVING sum({_W}) <> 0"
+        shown = "".join(f"{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
+        facts = (
+            f"max(`_known`) AS `_open`, count(*) AS `_had`, {last}({first}) AS `_last`, max({first} IS NULL) AS `_null`"
         )
+        by = f" GROUP BY {self.group}" if self.keys else ""
+        bounds = f"(SELECT {shown}{facts} FROM `_net` WHERE `_old` > 0{by}) AS b"
+        joined = f"LEFT JOIN {bounds} ON {self._on('d', 'b')}" if self.keys else f"CROSS JOIN {bounds}"
+        columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
+        found = (
+            f"SELECT {columns}, coalesce(b.`_open`, true) AS `_was`, {self._level()} AS `_tie`, d.`_old` AS `_old`, "
+            f"coalesce(b.`_had`, CAST(0 AS BIGINT)) AS `_had`, d.`_change` AS {_W} FROM `_net` AS d\n{joined}\n"
+            f"WHERE d.`_change` <> 0 AND (coalesce(b.`_open`, true) OR coalesce({self._within()}, false))"
+        )
+        facts = ", ".join(quoted(c.name) for c in _FACTS)
+        return f"SELECT {self.listed}, {facts}, {_W} FROM (WITH `_net` AS (\n{net}\n)\n{found})"
+
+    def _touched(self) -> str:
+        keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
+        return touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
+
+    def _on(self, rows: str, groups: str) -> str:
+        if not self.keys:
+            return f"{groups}.{quoted(_ANY)} = 1"
+        return " AND ".join(f"{rows}.{quoted(k)} <=> {groups}.{quoted(key(i))}" for i, k in enumerate(self.keys))
+
+    def _level(self) -> str:
+        """Write whether a new row may be level with the last kept one; it cannot where the order's column is all a row has."""
+        if {*self.keys, self.first.column} >= set(self.names):
+            return "false"
+        first = f"d.{quoted(self.first.column)}"
+        level = f"{first} <=> b.`_last`"
+        if not self.first.nulls_first:
+            level = f"CASE WHEN b.`_null` THEN {first} IS NULL ELSE {level} END"
+        return f"d.`_old` <= 0 AND coalesce({level}, false)"
+
+    def odd(self) -> str:
+        """Write which groups need more than that what lies near is added, and which of them ran out."""
+        came, went = f"`_old` <= 0 AND `_old` + {_W} > 0", f"`_old` > 0 AND `_old` + {_W} <= 0"
+        size = f"max(`_had`) + sum(CASE WHEN {came} THEN 1 WHEN {went} THEN -1 ELSE 0 END) AS `_size`"
+        keys = "".join(f"{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
+        by = f" GROUP BY {self.group}" if self.keys else ""
+        groups = f"SELECT {keys}max(`_was`) AS `_was`, max(`_tie`) AS `_tie`, {size} FROM (\n{{terms}}\n){by}"
+        shown = ", ".join(quoted(key(i)) for i in range(len(self.keys))) or f"1 AS {quoted(_ANY)}"
+        short = f"(NOT `_was` AND `_size` < {self.count})"
+        return (
+            f"SELECT {shown}, {short} AS {_RAN_OUT}, CAST(1 AS BIGINT) AS {_W} FROM (\n{groups}\n)\n"
+            f"WHERE {short} OR (NOT `_was` AND `_tie`) OR `_size` > {self.count + 2 * SPARE}"
+        )
+
+    def lost(self) -> str:
+        """Write which groups ran out."""
+        shown = ", ".join(quoted(key(i)) for i in range(len(self.keys))) or quoted(_ANY)
+        return f"SELECT {shown}, {_W} FROM (\n{{terms}}\n) WHERE {_RAN_OUT}"
+
+    def of_even(self, odd: str) -> str:
+        """Write what is near in groups that are not odd: it is the change."""
+        columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
+        groups = f"LEFT ANTI JOIN {odd} AS g ON {self._on('d', 'g')}"
+        return f"SELECT {columns}, d.`_was` AS {_ALL}, d.{_W} FROM (\n{{terms}}\n) AS d\n{groups}"
+
+    def of_odd(self, near: str, odd: str) -> str:
+        """Write what is near in the others."""
+        columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
+        return f"SELECT {columns}, d.{_W} FROM {near} AS d\nLEFT SEMI JOIN {odd} AS g ON {self._on('d', 'g')}"
 
     def _within(self) -> str:
         first = f"d.{quoted(self.first.column)}"
@@ -160,12 +237,9 @@ class _Writer:
 
     def _kept(self) -> str:
         """Write the rows of the touched groups after the change, as far as they are known: `_was` says what was stored."""
-        keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
-        near = touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
-        hint = "/*+ BROADCAST(k) */ " if self.keys else ""
         there = (
-            f"SELECT {hint}{self.shown_old}, sum(o.{_W}) AS `_old`, sum(o.{_W}) AS `_new`, o.{_ALL} AS `_known` "
-            f"FROM {self.old} AS o{near}\nGROUP BY {self.by_old}, o.{_ALL} HAVING sum(o.{_W}) > 0"
+            f"SELECT {self.hint}{self.shown_old}, sum(o.{_W}) AS `_old`, sum(o.{_W}) AS `_new`, o.{_ALL} AS `_known` "
+            f"FROM {self.old} AS o{self._touched()}\nGROUP BY {self.by_old}, o.{_ALL} HAVING sum(o.{_W}) > 0"
         )
         both = (
             f"SELECT * FROM ({there})\n"
@@ -188,13 +262,6 @@ class _Writer:
         size = f"sum(CASE WHEN `_new` > 0 THEN 1 ELSE 0 END) OVER ({self.partition.strip()})"
         rank = f"rank() OVER ({self.partition}ORDER BY CASE WHEN `_new` > 0 THEN 0 ELSE 1 END, {self.order})"
         return f"SELECT {self.listed}, `_old`, `_new`, `_was`, {size} AS `_size`, {rank} AS `_rank` FROM (\n{self._kept()}\n)"
-
-    def ran_out(self) -> str:
-        keys = [f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys)] or ["1 AS `_any`"]
-        return (
-            f"SELECT DISTINCT {', '.join(keys)}, CAST(1 AS BIGINT) AS {_W} FROM (\n{self._judged()}\n)\n"
-            f"WHERE NOT `_was` AND `_size` < {self.count}"
-        )
 
     def changed(self, *, told: bool = False) -> str:
         """Write the change: rows that leave; rows that come; and all of a group that is kept whole no longer.
@@ -226,6 +293,5 @@ class _Writer:
         """Write the first rows of the groups that ran out, from the source."""
         listed = ", ".join(f"s.{quoted(n)}" for n in self.names)
         keys = touched("s", self.keys, program.name(lost, "delta"))
-        hint = "/*+ BROADCAST(k) */ " if self.keys else ""
-        near = f"SELECT {hint}{listed}, s.{_W} FROM (\n{state}\n) AS s{keys}"
+        near = f"SELECT {self.hint}{listed}, s.{_W} FROM (\n{state}\n) AS s{keys}"
         return self.initial(near)
