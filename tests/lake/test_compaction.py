@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import random
 from decimal import Context, Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,6 +113,28 @@ def test_large_numbers_that_cancel_out_are_folded() -> None:
     decimals = [("n", MOST, 1), ("n", MOST, 1), ("n", MOST.copy_negate(), -1)]
     assert as_rows(compaction.fold(WIDE, signed(WIDE, *decimals))) == [("n", MOST, 1)]
     assert compaction.fold(TOTAL, signed(TOTAL, *whole)).schema == signed(TOTAL).schema
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("most", [1, 2, 4], ids=["alone", "in pairs", "more"])
+def test_rows_in_pairs_are_folded_as_any_others(seed: int, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    chance = random.Random(seed)
+    rows = [
+        (n, chance.choice([None, "n", "s"]), chance.choice([None, 1, 2]), chance.choice([-2, -1, 1, 2]))
+        for n in range(40)
+        for _ in range(chance.randint(1, most))
+    ]
+    chance.shuffle(rows)
+    table = signed(ORDERS, *rows)
+    monkeypatch.setattr(compaction, "FEW", 0)
+    folded = compaction.fold(ORDERS, table)
+    assert folded["id"].to_pylist() == sorted(folded["id"].to_pylist())
+    found = as_rows(folded)
+    total: dict[tuple[Any, ...], int] = {}
+    for *row, weight in rows:
+        total[tuple(row)] = total.get(tuple(row), 0) + weight
+    assert {tuple(row[:-1]): row[-1] for row in found} == {row: weight for row, weight in total.items() if weight}
+    assert (compaction._paired(ORDERS, table) is not None) is (most < 4)
 
 
 def test_folded_rows_are_sorted_by_key() -> None:

@@ -151,35 +151,35 @@ class _Writer:
 
     def near(self) -> str:
         """Write the changed rows that may lie at or before the last kept row of their group, by the first column of the order."""
-        there = (
-            f"SELECT {self.hint}{self.shown_old}, sum(o.{_W}) AS `_old`, CAST(0 AS BIGINT) AS `_change`, o.{_ALL} AS `_known` "
+        kept = (
+            f"SELECT {self.hint}{self.shown_old}, o.{_ALL} AS `_known`, sum(o.{_W}) AS `_old` "
             f"FROM {self.old} AS o{self._touched()}\nGROUP BY {self.by_old}, o.{_ALL} HAVING sum(o.{_W}) > 0"
-        )
-        both = (
-            f"SELECT * FROM ({there})\n"
-            f"UNION ALL SELECT {self.listed}, CAST(0 AS BIGINT), {_W}, CAST(NULL AS BOOLEAN) FROM (\n{{terms}}\n)"
-        )
-        net = (
-            f"SELECT {self.shown}, sum(`_old`) AS `_old`, sum(`_change`) AS `_change`, max(`_known`) AS `_known` "
-            f"FROM (\n{both}\n) GROUP BY {self.by}"
         )
         first = quoted(self.first.column)
         last = "min" if self.first.descending else "max"
         shown = "".join(f"{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
-        facts = (
-            f"max(`_known`) AS `_open`, count(*) AS `_had`, {last}({first}) AS `_last`, max({first} IS NULL) AS `_null`"
+        bounds = (
+            f"SELECT {shown}max(`_known`) AS `_open`, count(*) AS `_had`, {last}({first}) AS `_last`, "
+            f"max({first} IS NULL) AS `_null` FROM `_kept`" + (f" GROUP BY {self.group}" if self.keys else "")
         )
-        by = f" GROUP BY {self.group}" if self.keys else ""
-        bounds = f"(SELECT {shown}{facts} FROM `_net` WHERE `_old` > 0{by}) AS b"
-        joined = f"LEFT JOIN {bounds} ON {self._on('d', 'b')}" if self.keys else f"CROSS JOIN {bounds}"
+        joined = f"LEFT JOIN `_bounds` AS b ON {self._on('d', 'b')}" if self.keys else "CROSS JOIN `_bounds` AS b"
         columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
+        none = "CAST(0 AS BIGINT)"
+        changed = (
+            f"SELECT {columns}, {none} AS `_old`, d.{_W} AS `_change` FROM (\n{{terms}}\n) AS d\n{joined}\n"
+            f"WHERE coalesce(b.`_open`, true) OR coalesce({self._within()}, false)"
+        )
+        net = (
+            f"SELECT {self.shown}, sum(`_old`) AS `_old`, sum(`_change`) AS `_change` FROM (\n"
+            f"SELECT {self.listed}, `_old`, {none} AS `_change` FROM `_kept`\nUNION ALL\n{changed}\n) GROUP BY {self.by}"
+        )
         found = (
             f"SELECT {columns}, coalesce(b.`_open`, true) AS `_was`, {self._level()} AS `_tie`, d.`_old` AS `_old`, "
-            f"coalesce(b.`_had`, CAST(0 AS BIGINT)) AS `_had`, d.`_change` AS {_W} FROM `_net` AS d\n{joined}\n"
-            f"WHERE d.`_change` <> 0 AND (coalesce(b.`_open`, true) OR coalesce({self._within()}, false))"
+            f"coalesce(b.`_had`, {none}) AS `_had`, d.`_change` AS {_W} FROM `_net` AS d\n{joined}\nWHERE d.`_change` <> 0"
         )
         facts = ", ".join(quoted(c.name) for c in _FACTS)
-        return f"SELECT {self.listed}, {facts}, {_W} FROM (WITH `_net` AS (\n{net}\n)\n{found})"
+        steps = f"WITH `_kept` AS (\n{kept}\n), `_bounds` AS (\n{bounds}\n), `_net` AS (\n{net}\n)"
+        return f"SELECT {self.listed}, {facts}, {_W} FROM ({steps}\n{found})"
 
     def _touched(self) -> str:
         keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))

@@ -91,6 +91,9 @@ def fold(relation: Relation, table: pa.Table, *, from_start: bool = False) -> pa
     table = table.select([*columns, WEIGHT])
     if table.num_rows == 0:
         return table
+    paired = _paired(relation, table)
+    if paired is not None:
+        return paired
     keys = list(relation.key) if relation.final else columns
     sums = [*relation.partial_sums, WEIGHT]
     alone = None if relation.final else _alone(table[(*relation.key, *columns)[0]])
@@ -101,6 +104,40 @@ def fold(relation: Relation, table: pa.Table, *, from_start: bool = False) -> pa
         folded = pa.concat_tables([table.filter(pa.array(alone)), _added_up(meeting, keys, sums)])
     kept = [folded[WEIGHT]] if from_start or not relation.final else [folded[name] for name in sums]
     return _sorted(folded.filter(_any_non_zero(kept)), list(relation.key) or columns[:_SORT_COLUMNS])
+
+
+def _paired(relation: Relation, table: pa.Table) -> pa.Table | None:
+    """Add up signed rows of which no more than two have the same key; None where there are more, or they are not plain numbers.
+
+    So it is where rows of a table with a key are updated: two neighbours are soon compared, column by column, until one differs.
+    """
+    if relation.final or len(relation.key) != 1 or len(table) < FEW:
+        return None
+    table = table.combine_chunks()
+    key = table[relation.key[0]]
+    kinds = [field.type for field in table.schema]
+    plain = not any(pa.types.is_nested(kind) or pa.types.is_floating(kind) for kind in kinds)
+    if not plain or not pa.types.is_integer(key.type) or key.null_count:
+        return None
+    values = key.to_numpy()
+    order = np.argsort(values, kind="stable")
+    same = np.diff(values[order]) == 0
+    weights = table[WEIGHT].to_numpy()[order]
+    if (same[1:] & same[:-1]).any() or np.abs(weights).max() > _INT64 // 4:
+        return None
+    alike = np.flatnonzero(same)
+    for name in (c.name for c in relation.columns if c.name not in relation.key):
+        if not len(alike):
+            break
+        one, other = (table[name].take(pa.array(order[alike + step])) for step in (0, 1))
+        differ = pc.fill_null(pc.not_equal(one, other), fill_value=False)
+        alone_null = pc.xor(pc.is_null(one), pc.is_null(other))
+        alike = alike[~pc.or_(differ, alone_null).to_numpy()]
+    weights[alike] += weights[alike + 1]
+    weights[alike + 1] = 0
+    kept = np.flatnonzero(weights)
+    at = table.column_names.index(WEIGHT)
+    return table.take(pa.array(order[kept])).set_column(at, table.schema.field(at), pa.array(weights[kept]))
 
 
 def _alone(column: pa.ChunkedArray) -> np.ndarray | None:
