@@ -63,3 +63,17 @@ def test_a_peer_that_is_not_installed_is_left_out_and_named(tmp_path: Path, monk
     assert figures["missing"] == ["flink", "pathway"]
     assert figures["batches"]["50"]["runnel"]["changes_per_second"] > 0
     assert "flink is not installed; `runnel bench peers --install` installs it." in markdown(measure.sheet(figures))
+
+
+def test_a_peer_is_not_timed_where_a_run_would_take_too_long() -> None:
+    load = measure.Load(1_000, (10_000, 1_000_000))
+    before = [
+        {
+            measure.OURS: {"changes_per_second": 1.0},
+            "quick": {"changes_per_second": 40_000.0},
+            "slow": {"changes_per_second": 7_000.0},
+            "unknown": {"changes_per_second": None},
+        }
+    ]
+    assert measure._too_slow(load, 1_000_000, before) == {"slow"}
+    assert measure._too_slow(load, 10_000, []) == set()

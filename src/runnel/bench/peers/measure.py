@@ -36,6 +36,8 @@ OURS = "runnel"
 SMALL = (2_000, 100, 2)
 MEASURED = 500_000
 LEAST = 3
+LONGEST = 300.0
+"""Seconds a peer's run may be expected to take, by its speed in smaller batches; it is not timed where it would take longer."""
 log = logging.getLogger("runnel")
 
 
@@ -67,7 +69,14 @@ def measure(workplace: Workplace, load: Load, peers: tuple[str, ...] = tuple(hom
         folder = Path(name)
         same = _small(workplace, folder / "small", there)
         right = [peer for peer in there if same[peer]]
-        found = {str(batch): _timed(workplace, folder / str(batch), load, batch, right) for batch in load.batches}
+        found: dict[str, dict[str, Any]] = {}
+        for batch in sorted(load.batches):
+            slow = _too_slow(load, batch, list(found.values()))
+            peers_now = [peer for peer in right if peer not in slow]
+            found[str(batch)] = _timed(workplace, folder / str(batch), load, batch, peers_now)
+            found[str(batch)] |= {
+                peer: {"changes_per_second": None, "too_slow": True} for peer in right if peer in slow
+            }
     return {
         "benchmark": "peers",
         "load": asdict(load),
@@ -116,6 +125,17 @@ def _timed(workplace: Workplace, folder: Path, load: Load, batch: int, peers: li
     for one in found.values():
         one["changes_per_second"] = batch * count / one["seconds"] if one["seconds"] > 0 else None
     return found
+
+
+def _too_slow(load: Load, batch: int, before: list[dict[str, Any]]) -> set[str]:
+    """Say which peers would take too long over batches of a size, by what they took in smaller ones."""
+    changes = batch * (load.warm(batch) + load.timed(batch))
+    seen = [(peer, found) for one in before for peer, found in one.items() if peer != OURS]
+    return {
+        peer
+        for peer, found in seen
+        if found.get("too_slow") or changes > LONGEST * (found["changes_per_second"] or changes)
+    }
 
 
 def _ours(workplace: Workplace, base: int, feed: Feed, warm: int) -> dict[str, Any]:
@@ -170,6 +190,8 @@ def sheet(figures: Mapping[str, Any]) -> Sheet:
         )
         for batch, found in batches.items()
     )
+    slow = sorted({who for found in batches.values() for who, one in found.items() if one.get("too_slow")})
+    untimed = [f"{p} was not timed where a run would have taken more than {LONGEST:.0f} s." for p in slow]
     missing = [f"{p} is not installed; `runnel bench peers --install` installs it." for p in figures["missing"]]
     wrong = [f"{p} gave OTHER ROWS and was not timed." for p, same in figures["same_rows"].items() if not same]
     return Sheet(
@@ -177,14 +199,14 @@ def sheet(figures: Mapping[str, Any]) -> Sheet:
         (ratios if others else "no peer to compare with",),
         (*columns, *(part for peer in others for part in (f"{peer} changes/s", f"{peer} / runnel"))),
         tuple(rows),
-        (*missing, *wrong, f"With {', '.join(figures['packages'].values()) or 'no peer'}.", about(figures)),
+        (*missing, *wrong, *untimed, f"With {', '.join(figures['packages'].values()) or 'no peer'}.", about(figures)),
     )
 
 
 def _cells(found: Mapping[str, Any], others: list[str]) -> tuple[str, ...]:
     own = _speed(found, OURS)
-    cells = (cell for p in others for cell in (_written(_speed(found, p)), times(_speed(found, p), own)))
-    return (_written(own), *cells)
+    cells = (cell for p in others for cell in (_written(found, p), times(_speed(found, p), own)))
+    return (_written(found, OURS), *cells)
 
 
 def _speed(found: Mapping[str, Any], who: str) -> float | None:
@@ -192,5 +214,8 @@ def _speed(found: Mapping[str, Any], who: str) -> float | None:
     return speed
 
 
-def _written(speed: float | None) -> str:
-    return "too few to tell" if speed is None else f"{speed:,.0f}"
+def _written(found: Mapping[str, Any], who: str) -> str:
+    speed = _speed(found, who)
+    if speed is None:
+        return "not timed" if found[who].get("too_slow") else "too few to tell"
+    return f"{speed:,.0f}"
