@@ -1,8 +1,8 @@
 """Estimates what it costs to follow a change and what it costs to compute a view anew, and chooses the cheaper.
 
 The first estimate is in rows: a row of a change is looked up, joined and written in each step, a row of the state is only
-read. How long such a row takes is learned from what epochs took, for each view and each way by itself. Below `FLOOR` rows of
-change the fixed cost of a job outweighs all of it, and a view is always followed.
+read. How long such a row takes is learned from what epochs took, for each view and each way by itself. To compute a view anew is
+a job, whose fixed cost is that of following `FLOOR` rows of change: below that a view is always followed.
 """
 
 from __future__ import annotations
@@ -70,7 +70,9 @@ class Estimate:
         return {"incremental": round(self.incremental), "full": round(self.recompute * worth)}
 
 
-def estimate(program: Program, inputs: Inputs, changed: frozenset[str], learned: Learned | None = None) -> Estimate:
+def estimate(
+    program: Program, inputs: Inputs, changed: frozenset[str], learned: Learned | None = None, floor: int = 0
+) -> Estimate:
     """Estimate both ways of bringing a program's relation up to date after a change of these relations."""
     found = changed | {step.target.name for step in program.steps[:-1]}
     own = {step.target.name for step in program.steps}
@@ -85,4 +87,5 @@ def estimate(program: Program, inputs: Inputs, changed: frozenset[str], learned:
     everything = sum(inputs.stored_rows(name) for name in program.inputs)
     known = learned or Learned()
     rates = (known.rate(program.view, "incremental"), known.rate(program.view, "full"))
-    return Estimate(CHANGED_ROW * delta + STATE_ROW * looked_up, COMPUTED_ROW * (everything + kept), delta, rates)
+    anew = CHANGED_ROW * floor + COMPUTED_ROW * (everything + kept)
+    return Estimate(CHANGED_ROW * delta + STATE_ROW * looked_up, anew, delta, rates)

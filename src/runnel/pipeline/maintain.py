@@ -180,7 +180,7 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
         check_functions(runtime.engine, view)
-        guess = estimate(program, inputs, changed, runtime.learned) if program.incremental else None
+        guess = estimate(program, inputs, changed, runtime.learned, runtime.floor) if program.incremental else None
         anew = guess is not None and guess.full(runtime.floor) and view.properties.get("mode") != "incremental"
         strategy = Strategy.FULL if anew else program.strategy
         files = _run_steps(runtime, view, inputs, changed, strategy)
