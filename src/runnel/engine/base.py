@@ -80,6 +80,8 @@ class Engine(Protocol):
     name: str
     functions: dict[str, UserFunction]
     counted: Counted
+    light: int
+    """Rows of change up to which a step mostly needs no job; 0 where every query costs alike."""
 
     def warm(self) -> None:
         """Get ready beside other work, so that the first query that needs it need not wait as long."""

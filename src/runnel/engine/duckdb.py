@@ -77,6 +77,7 @@ class DuckDbEngine:
     """Runs programs in this process. `memory_limit` is DuckDB's, such as "1GB"."""
 
     name = "duckdb"
+    light = 0
 
     def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
         """Start an in-memory database."""

@@ -108,6 +108,7 @@ class SparkEngine:
         if str(self._conf.get(ROUNDING, "true")).lower() != "true":
             self.driver = Driver(changes=0)
         self.counted = self.driver.counted
+        self.light = self.driver.changes
         self._session: SparkSession | None = None
         self._registries: dict[bool, Registry] = {}
         self.functions: dict[str, UserFunction] = {}

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from runnel.engine.inputs import Inputs
     from runnel.model.program import Program
 
-CHANGED_ROW = 4.0
+CHANGED_ROW, LIGHT_ROW = 4.0, 1.0
+"""A row of a change in a job, and in a step that needs none."""
 STATE_ROW = 0.3
 COMPUTED_ROW = 1.0
 MARGIN = 1.2
@@ -71,9 +72,17 @@ class Estimate:
 
 
 def estimate(
-    program: Program, inputs: Inputs, changed: frozenset[str], learned: Learned | None = None, floor: int = 0
+    program: Program,
+    inputs: Inputs,
+    changed: frozenset[str],
+    learned: Learned | None = None,
+    floor: int = 0,
+    light: int = 0,
 ) -> Estimate:
-    """Estimate both ways of bringing a program's relation up to date after a change of these relations."""
+    """Estimate both ways of bringing a program's relation up to date after a change of these relations.
+
+    `floor` rows of change cost as much as a job; a change of up to `light` rows is mostly followed without one.
+    """
     found = changed | {step.target.name for step in program.steps[:-1]}
     own = {step.target.name for step in program.steps}
     reads = {read for step in program.steps for read in step.delta_reads(found, inputs.empty_of(step.parts))}
@@ -88,4 +97,5 @@ def estimate(
     known = learned or Learned()
     rates = (known.rate(program.view, "incremental"), known.rate(program.view, "full"))
     anew = CHANGED_ROW * floor + COMPUTED_ROW * (everything + kept)
-    return Estimate(CHANGED_ROW * delta + STATE_ROW * looked_up, anew, delta, rates)
+    row = LIGHT_ROW if delta <= light else CHANGED_ROW
+    return Estimate(row * delta + STATE_ROW * looked_up, anew, delta, rates)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from runnel.engine.base import Files, Input
     from runnel.lake.entries import NewFile, ViewEntry
     from runnel.lake.snapshot import Snapshot
-    from runnel.model.program import Role
+    from runnel.model.program import Program, Role
     from runnel.model.relation import Relation
     from runnel.pipeline.cost import Estimate, Way
     from runnel.pipeline.joins import Joined
@@ -180,7 +180,7 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         if not changed:
             return ViewResult(view.name, "skipped", stage=is_stage(view))
         check_functions(runtime.engine, view)
-        guess = estimate(program, inputs, changed, runtime.learned, runtime.floor) if program.incremental else None
+        guess = _guess(runtime, program, inputs, changed) if program.incremental else None
         anew = guess is not None and guess.full(runtime.floor) and view.properties.get("mode") != "incremental"
         strategy = Strategy.FULL if anew else program.strategy
         files = _run_steps(runtime, view, inputs, changed, strategy)
@@ -195,6 +195,10 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         runtime.learned.note(view.name, did, guess.recompute if anew else guess.incremental, _since(begun))
     rows = sum(file.rows for file in files)
     return ViewResult(view.name, did, rows, _since(begun), stage=is_stage(view), estimate=guess)
+
+
+def _guess(runtime: Runtime, program: Program, inputs: Inputs, changed: frozenset[str]) -> Estimate:
+    return estimate(program, inputs, changed, runtime.learned, runtime.floor, runtime.engine.light)
 
 
 def _gather(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending, begun: float) -> ViewResult:
