@@ -15,24 +15,46 @@ if TYPE_CHECKING:
 _ONE = f"CAST(1 AS BIGINT) AS {quoted(WEIGHT)}"
 
 
-def rows_sql(relation: Relation, stored: str, *, signed: bool) -> str:
+def rows_sql(relation: Relation, stored: str, *, signed: bool, minus: str | None = None) -> str:
     """Give a relation's rows from its stored rows: with `_weight` if `signed`, else each as often as it occurs.
 
-    `stored` is the name (in backquotes) of an input with the stored columns and `_weight`.
+    `stored` is the name (in backquotes) of an input with the stored columns and `_weight`. `minus` names the input that holds
+    all of the stored rows that take others away, and perhaps more; "" says that there are none.
     """
     if relation.final is not None:
         return _final_rows(relation, relation.final, stored, signed=signed)
     columns = ", ".join(quoted(c.name) for c in relation.columns)
     if signed:
         return f"SELECT {columns}, {quoted(WEIGHT)} FROM {stored}"
-    shown, by = grouped(relation.columns)
-    net = f"SELECT {shown}, CAST(sum({quoted(WEIGHT)}) AS BIGINT) AS {quoted(WEIGHT)} FROM {stored} GROUP BY {by}"
+    if relation.key and minus == "":
+        return f"SELECT {columns} FROM {stored}"
     if relation.key:
-        return f"SELECT {columns} FROM ({net}) WHERE {quoted(WEIGHT)} > 0"
+        return _untouched_and_netted(relation, stored, minus) if minus else _netted(relation, stored)
+    copies = stored if minus == "" else f"(SELECT * FROM ({_net(relation, stored)}) WHERE {quoted(WEIGHT)} > 0)"
     return (
-        f"SELECT {columns} FROM (SELECT * FROM ({net}) WHERE {quoted(WEIGHT)} > 0)\n"
+        f"SELECT {columns} FROM {copies}\n"
         f"LATERAL VIEW explode(sequence(CAST(1 AS BIGINT), {quoted(WEIGHT)})) _copies AS _copy"
     )
+
+
+def _net(relation: Relation, stored: str) -> str:
+    shown, by = grouped(relation.columns)
+    return f"SELECT {shown}, CAST(sum({quoted(WEIGHT)}) AS BIGINT) AS {quoted(WEIGHT)} FROM {stored} GROUP BY {by}"
+
+
+def _netted(relation: Relation, stored: str) -> str:
+    columns = ", ".join(quoted(c.name) for c in relation.columns)
+    return f"SELECT {columns} FROM ({_net(relation, stored)}) WHERE {quoted(WEIGHT)} > 0"
+
+
+def _untouched_and_netted(relation: Relation, stored: str, minus: str) -> str:
+    """Add up only the rows of keys that something was taken from; of all others the one stored row is the row."""
+    keys = [quoted(name) for name in relation.key]
+    touched = f"(SELECT DISTINCT {', '.join(keys)} FROM {minus} WHERE {quoted(WEIGHT)} < 0) AS t"
+    on = " AND ".join(f"s.{k} <=> t.{k}" for k in keys)
+    columns = ", ".join(f"s.{quoted(c.name)}" for c in relation.columns)
+    some = f"(SELECT {columns}, s.{quoted(WEIGHT)} FROM {stored} AS s LEFT SEMI JOIN {touched} ON {on})"
+    return f"SELECT {columns} FROM {stored} AS s LEFT ANTI JOIN {touched} ON {on}\nUNION ALL\n{_netted(relation, some)}"
 
 
 def part_sql(relation: Relation, role: program.Role) -> str:

@@ -19,6 +19,7 @@ from runnel.errors import Terminal
 from runnel.lake import lookup
 from runnel.lake.catalog import now
 from runnel.lake.compaction import fold
+from runnel.lake.entries import only_adds
 from runnel.model import types
 from runnel.model.program import PARTS, quote
 from runnel.model.program import name as role_name
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
 IN_MEMORY = 20_000
 NETTED_BY_DRIVER = 200_000
 SPILLED = 500_000
+# Where one row in so many may take another away, rows of untouched keys are told apart instead of adding up all rows.
+TAKEN_FROM_FEW = 8
 SIGNED = Column(WEIGHT, types.BIGINT)
 
 
@@ -297,9 +300,26 @@ class Inputs:
         elif role == "new" and known.final is None:
             found[key] = self._new(relation)
         else:
-            base = f"{relation}__stored_{'old' if role == 'old' else 'new'}"
-            found[base] = self._stored_old(relation, own) if role == "old" else self._new(relation)
-            found[key] = Derived(rows_sql(known, f"`{base}`", signed=role != "rows"), (base,))
+            base, minus = f"{relation}__stored_{'old' if role == 'old' else 'new'}", f"{relation}__stored_minus"
+            files = self._stored_old(relation, own) if role == "old" else self._new(relation)
+            taking = _taking(files) if role == "rows" else files
+            found[base] = files
+            if taking is files:
+                found[key] = Derived(rows_sql(known, quote(base), signed=role != "rows"), (base,))
+            elif taking.rows:
+                found[minus] = taking
+                found[key] = Derived(rows_sql(known, quote(base), signed=False, minus=quote(minus)), (base, minus))
+            else:
+                found[key] = Derived(rows_sql(known, quote(base), signed=False, minus=""), (base,))
+
+
+def _taking(files: Files) -> Files:
+    """Give those files that may hold rows that take others away; all of them where adding up only some would not pay."""
+    assert files.relation is not None
+    parts = [part for part in files.parts if not only_adds(part)]
+    found = stored(files.relation, parts)
+    pays = files.relation.key and TAKEN_FROM_FEW * found.rows <= files.rows
+    return found if files.relation.final is None and (pays or not parts) else files
 
 
 def _key(relation: str, role: Role) -> str:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from runnel.model.relation import WEIGHT
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
@@ -51,6 +53,12 @@ class DataFile:
     end: int | None
     change: bool
     stats: Mapping[str, ColumnStats]
+
+
+def only_adds(file: NewFile | DataFile) -> bool:
+    """Say whether no row of a file takes another one away, as far as its statistics tell."""
+    weights = file.stats.get(WEIGHT)
+    return weights is not None and weights.minimum is not None and weights.minimum > 0
 
 
 @dataclass(frozen=True)

@@ -19,9 +19,10 @@ from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing, stored
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.failpoints import reach
+from runnel.lake.entries import only_adds
 from runnel.model import types
 from runnel.model.program import Strategy
-from runnel.model.relation import WEIGHT, Column, Kind
+from runnel.model.relation import Column, Kind
 from runnel.pipeline.cost import estimate
 from runnel.pipeline.events import event_files
 from runnel.pipeline.joins import hand_on
@@ -300,8 +301,7 @@ def hydrate(
 def _only_grew(head: Snapshot, beside: Mapping[str, Beside], name: str) -> bool:
     """Say whether no stored row of a relation takes another one away, as far as the catalog knows."""
     relation = beside[name].relation if name in beside else head.relations[name]
-    weights = [file.stats.get(WEIGHT) for file in (beside[name].files if name in beside else head.files(name))]
-    return relation.final is not None or all(w is not None and w.minimum is not None and w.minimum > 0 for w in weights)
+    return relation.final is not None or all(map(only_adds, beside[name].files if name in beside else head.files(name)))
 
 
 def _stored_rows(head: Snapshot, beside: Mapping[str, Beside], name: str) -> int:

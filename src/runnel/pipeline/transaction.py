@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from runnel.compiler import compile_dml
+from runnel.compiler import compile_dml, rows_sql
 from runnel.engine.base import Derived, Rows
 from runnel.engine.inputs import Inputs, Pending, signed
 from runnel.errors import Terminal, UsageError, nearest
@@ -73,6 +73,9 @@ def _add_rows(inputs: dict[str, Any], name: str, draft: Draft) -> None:
         f"SELECT {listed} FROM `{name}__stored_files` UNION ALL SELECT {listed} FROM `{name}__stored_draft`",
         (f"{name}__stored_files", f"{name}__stored_draft"),
     )
+    if f"{name}__rows" in inputs:  # a draft may take away what no file does
+        text = rows_sql(draft.relation, quote(f"{name}__stored_new"), signed=False)
+        inputs[f"{name}__rows"] = Derived(text, (f"{name}__stored_new",))
 
 
 def find_table(head: Snapshot, name: str) -> Relation:

@@ -7,16 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from runnel.connectors.cassandra.cells import SET
 from runnel.connectors.cassandra.delta_forms import cluster_text
-from runnel.connectors.cassandra.deltas import Span
+from runnel.connectors.cassandra.deltas import Operation, Span
 from runnel.connectors.cassandra.log_deltas import Teller
+from runnel.connectors.cassandra.technique import Writer
+from runnel.connectors.cassandra.twins import is_twin
+from runnel.connectors.cassandra.value_text import to_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
-    from runnel.connectors.cassandra.cells import Mutation
+    from runnel.connectors.cassandra.cells import ChangeTuple, Mutation
     from runnel.connectors.cassandra.deltas import Delta
+    from runnel.connectors.cassandra.schema import TableSchema
 
+_UPS = str(Operation.UPS)
 ROWS = 10_000
 SCHEMA = pa.schema(
     [
@@ -48,12 +54,54 @@ def log_rows(host: str, keyspace: str, mutations: Iterable[Mutation]) -> Iterato
 
 
 def _rows(host: str, keyspace: str, mutations: Iterable[Mutation]) -> Iterator[tuple[Any, ...]]:
-    teller = Teller()
+    teller, plain = Teller(), _Plain()
     for mutation in mutations:
         for change in mutation.changes:
-            if change[1].keyspace == keyspace:
-                for delta in teller.partial(change, mutation.changes):
-                    yield (host, mutation.segment, mutation.position, *_row(delta))
+            if change[1].keyspace != keyspace:
+                continue
+            row = plain.row(change)
+            if row is not None:
+                yield (host, mutation.segment, mutation.position, *row)
+                continue
+            for delta in teller.partial(change, mutation.changes):
+                yield (host, mutation.segment, mutation.position, *_row(delta))
+
+
+class _Plain:
+    """Writes values of plain columns, which most of a log is, without making a delta of each: much less work.
+
+    The changes of one row follow each other, so its key is written once.
+    """
+
+    def __init__(self) -> None:
+        self._columns: dict[tuple[int, str], Callable[[bytes], str] | None] = {}
+        self._writers: dict[int, Writer] = {}
+        self._at: tuple[Any, ...] = ()
+        self._place: tuple[Any, ...] = ()
+
+    def row(self, change: ChangeTuple) -> tuple[Any, ...] | None:
+        """Give the row of a change, or None: it has to be told in the general way, or not at all."""
+        kind, table, key, clustering, column, path, value, timestamp, ttl, _ = change
+        if kind != SET or path is not None or column is None:
+            return None
+        try:
+            text = self._columns[id(table), column]
+        except KeyError:
+            text = self._text(table, column)
+        if text is None:
+            return None
+        at = (id(table), key, clustering)
+        if at != self._at:
+            writer = self._writers[id(table)]
+            told = (writer.key(table.key_parts(key)), writer.cluster(clustering))
+            self._at, self._place = at, (_UPS, table.keyspace, table.name, *told, None)
+        return (*self._place, column, text(value), timestamp, ttl or None, False)
+
+    def _text(self, table: TableSchema, column: str) -> Callable[[bytes], str] | None:
+        self._writers.setdefault(id(table), Writer(table))  # it keeps the table, so that its id stays its own
+        type_ = table.type_of(column) if column in table.by_name and not is_twin(table, column) else None
+        text = self._columns[id(table), column] = to_text(type_) if type_ is not None else None
+        return text
 
 
 def _row(delta: Delta) -> tuple[Any, ...]:

@@ -1,0 +1,36 @@
+"""Rows of a log: the short way, which most values take, tells what the general way tells."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+
+from runnel.connectors.cassandra import log_rows
+from runnel.connectors.cassandra.commitlog.catalog import Catalog
+from runnel.connectors.cassandra.commitlog.log import LogReader
+from tests.connectors.cassandra.test_kept_logs import KEYS, SEGMENTS
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+
+def told(path: Path) -> pa.Table:
+    batches = log_rows.log_rows("host", "w", LogReader(Catalog(), KEYS).read(path))
+    return pa.Table.from_batches(batches, log_rows.SCHEMA)
+
+
+@pytest.mark.parametrize("path", SEGMENTS, ids=lambda path: path.name)
+def test_the_short_way_tells_what_the_general_way_tells(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    short = told(path)
+    taken: list[Any] = []
+
+    def general(_: object, change: Any) -> None:
+        taken.append(change)
+
+    monkeypatch.setattr(log_rows._Plain, "row", general)
+    assert told(path).equals(short)
+    assert taken
+    assert short.num_rows > 100
+    assert len(set(short["table"].to_pylist())) > 5
