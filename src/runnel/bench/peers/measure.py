@@ -183,21 +183,21 @@ def sheet(figures: Mapping[str, Any]) -> Sheet:
     others = [peer for peer, same in figures["same_rows"].items() if same]
     rows = [(f"{int(batch):,}", *_cells(found, others)) for batch, found in batches.items()]
     columns = ("changes per batch", "runnel changes/s")
-    ratios = "; ".join(
-        f"batches of {int(batch):,}: "
-        + ", ".join(
-            f"{times(_speed(found, peer), _speed(found, OURS))} times our changes/s in {peer}" for peer in others
-        )
-        for batch, found in batches.items()
-    )
+    ways = {"the best batches of each": _best(batches)} | {
+        f"batches of {int(n):,}": found for n, found in batches.items()
+    }
+    ratios = [
+        f"{name}: " + ", ".join(f"{times(_speed(found, OURS), _speed(found, peer))} times {peer}'s" for peer in others)
+        for name, found in ways.items()
+    ]
     slow = sorted({who for found in batches.values() for who, one in found.items() if one.get("too_slow")})
     untimed = [f"{p} was not timed where a run would have taken more than {LONGEST:.0f} s." for p in slow]
     missing = [f"{p} is not installed; `runnel bench peers --install` installs it." for p in figures["missing"]]
     wrong = [f"{p} gave OTHER ROWS and was not timed." for p, same in figures["same_rows"].items() if not same]
     return Sheet(
         f"peers: {load['base']:,} events, the same seven views",
-        (ratios if others else "no peer to compare with",),
-        (*columns, *(part for peer in others for part in (f"{peer} changes/s", f"{peer} / runnel"))),
+        (f"our changes/s in {'; '.join(ratios)}" if others else "no peer to compare with",),
+        (*columns, *(part for peer in others for part in (f"{peer} changes/s", f"runnel / {peer}"))),
         tuple(rows),
         (*missing, *wrong, *untimed, f"With {', '.join(figures['packages'].values()) or 'no peer'}.", about(figures)),
     )
@@ -205,8 +205,18 @@ def sheet(figures: Mapping[str, Any]) -> Sheet:
 
 def _cells(found: Mapping[str, Any], others: list[str]) -> tuple[str, ...]:
     own = _speed(found, OURS)
-    cells = (cell for p in others for cell in (_written(found, p), times(_speed(found, p), own)))
+    cells = (cell for p in others for cell in (_written(found, p), times(own, _speed(found, p))))
     return (_written(found, OURS), *cells)
+
+
+def _best(batches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
+    """Give for each the size of batches in which it is fastest."""
+    peers = {peer for found in batches.values() for peer in found}
+    return {peer: max((found[peer] for found in batches.values() if peer in found), key=_told) for peer in peers}
+
+
+def _told(one: Mapping[str, Any]) -> float:
+    return one["changes_per_second"] or 0.0
 
 
 def _speed(found: Mapping[str, Any], who: str) -> float | None:
