@@ -75,6 +75,7 @@ BENCH_minmax := minmax
 BENCH_sustained := sustained --base 10000000 --rate max --seconds 300 --batch 1000000
 BENCH_latency := latency --base 10000000 --rate 1000 --seconds 60
 BENCH_choice := choice
+BENCH_choice-3m := choice --base 3000000 --shares 0.1,1
 BENCH_peers := peers --install
 BENCH_decode := decode
 BENCH_capture = capture $(CASSANDRA)

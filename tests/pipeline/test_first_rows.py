@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import pyarrow as pa
 import pytest
 
@@ -51,3 +53,21 @@ def test_one_row_after_the_other_leaves_and_comes_back(few: int, monkeypatch: py
         for number in range(30):
             project.sql(f"INSERT INTO t VALUES ({number}, {number % 2}, {number * 7 % 30})")
             assert [name for name in VIEWS if not project.verify(name).ok] == [], number
+
+
+@pytest.mark.parametrize("sampled", [0.0, 0.3, 1.1])
+def test_a_view_over_large_groups_begins_with_the_first_rows(sampled: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(top, "SAMPLED", sampled)
+    size, dice = 3_000, random.Random(7)
+    rows = [{"id": n, "g": n % 3 or None, "x": dice.choice([None, *range(900)])} for n in range(size)]
+    with runnel.memory(engine=DuckDbEngine(threads=1)) as project:
+        project.create_table("t", "id BIGINT, g INT, x INT", key=["id"])
+        with project.transaction() as tx:
+            tx.insert("t", rows)
+        views = VIEWS | {"last": "SELECT id, x FROM t ORDER BY x DESC NULLS FIRST, id LIMIT 5"}
+        for name, sql in views.items():
+            project.create_view(name, sql, mode="incremental")
+        assert [name for name in views if not project.verify(name).ok] == []
+        for below in (10, 100, 890):
+            project.sql(f"DELETE FROM t WHERE x < {below} OR x > {900 - below // 8}")
+            assert [name for name in views if not project.verify(name).ok] == [], below

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 WHOLE = "_whole"
 LOST = "_lost"
 SPARE = 48
+SAMPLED = 0.0625
+"""The share of rows that is sorted to find out which of the others need not be."""
 _ANY = "_any"
 _BOOLEAN = types.parse("boolean")
 _FACTS = (
@@ -86,7 +88,9 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, ...]:
         writer.of_even(of_odd),
         frozenset({(odd.name, "delta")}),
         (slow, refilled),
-        grown="" if "-(" in state.sql else writer.grown(state.sql),  # a union may take one of its branches away
+        grown=""
+        if "-(" in state.sql
+        else writer.grown(state.sql, sampled=len(state.reads) == 1),  # a union may take one of its branches away
     )
     return nearing, judging, losing, keeping
 
@@ -136,14 +140,35 @@ class _Writer:
         near = f"SELECT {self.listed}, {_W}, `_rank`, {whole} FROM ({ranked})\nWHERE `_rank` <= {most + 1}"
         return f"SELECT {self.listed}, {_ALL}, {_W}\nFROM ({near})\nWHERE `_rank` <= {most}"
 
-    def grown(self, state: str) -> str:
+    def grown(self, state: str, *, sampled: bool) -> str:
         """Write the same for rows none of which is taken away again: the first ones are then first before they are added up.
 
         Equal rows have the same dense rank, which never exceeds the rank they have once they are added up.
         """
-        rank = f"dense_rank() OVER ({self.partition}ORDER BY {self.order}) AS `_near`"
-        near = f"SELECT {self.listed}, {_W}, {rank} FROM (\n{state}\n)"
+        rows = self._bounded(state) if sampled else state
+        near = f"SELECT {self.listed}, {_W}, {self._near()} FROM (\n{rows}\n)"
         return self.initial(f"SELECT {self.listed}, {_W} FROM ({near})\nWHERE `_near` <= {self.count + SPARE + 1}")
+
+    def _near(self) -> str:
+        return f"dense_rank() OVER ({self.partition}ORDER BY {self.order}) AS `_near`"
+
+    def _bounded(self, state: str) -> str:
+        """Write the rows without those that some of the rows already show to lie too far back, so that few are sorted.
+
+        What is the last one to keep of a part of a group lies at or behind the last one to keep of the group, whatever part it is.
+        """
+        first = quoted(self.first.column)
+        last = "min" if self.first.descending else "max"
+        keys = "".join(f"{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
+        some = f"SELECT {self.listed}, {self._near()} FROM (\n{state}\n) WHERE rand() < {SAMPLED}"
+        bounds = f"SELECT {keys}{last}({first}) AS `_last` FROM ({some}) WHERE `_near` = {self.count + SPARE + 1}"
+        bounds += f" GROUP BY {self.group}" if self.keys else ""
+        columns = ", ".join(f"s.{quoted(n)}" for n in self.names)
+        on = self._on("s", "b") if self.keys else "true"
+        return (
+            f"SELECT /*+ BROADCAST(b) */ {columns}, s.{_W} FROM (\n{state}\n) AS s LEFT JOIN ({bounds}) AS b ON {on}\n"
+            f"WHERE b.`_last` IS NULL OR s.{first} IS NULL OR s.{first} {'>=' if self.first.descending else '<='} b.`_last`"
+        )
 
     def _net(self, signed: str) -> str:
         total = f"CAST(sum({_W}) AS BIGINT) AS {_W}"
