@@ -88,9 +88,8 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, ...]:
         writer.of_even(of_odd),
         frozenset({(odd.name, "delta")}),
         (slow, refilled),
-        grown=""
-        if "-(" in state.sql
-        else writer.grown(state.sql, sampled=len(state.reads) == 1),  # a union may take one of its branches away
+        # A union may take one of its branches away; a join would be computed twice to take a sample of it.
+        grown="" if "-(" in state.sql else writer.grown(state.sql, sampled=len(state.reads) == 1),
     )
     return nearing, judging, losing, keeping
 

@@ -212,11 +212,10 @@ def _cells(found: Mapping[str, Any], others: list[str]) -> tuple[str, ...]:
 def _best(batches: Mapping[str, Mapping[str, Any]]) -> dict[str, Any]:
     """Give for each the size of batches in which it is fastest."""
     peers = {peer for found in batches.values() for peer in found}
-    return {peer: max((found[peer] for found in batches.values() if peer in found), key=_told) for peer in peers}
-
-
-def _told(one: Mapping[str, Any]) -> float:
-    return one["changes_per_second"] or 0.0
+    return {
+        peer: max((one for one in batches.values() if peer in one), key=lambda one: _speed(one, peer) or 0)[peer]
+        for peer in peers
+    }
 
 
 def _speed(found: Mapping[str, Any], who: str) -> float | None:
