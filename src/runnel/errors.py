@@ -122,6 +122,15 @@ class Problems(UsageError):
         return "\n".join(str(problem) for problem in self.problems)
 
 
+class Failures(Problems):
+    """What failed by itself while everything else was done."""
+
+    def __init__(self, problems: Sequence[RunnelError]) -> None:
+        """Keep the problems; when all of them are stores that cannot be reached, the exit code says so."""
+        super().__init__(problems)
+        self.exit_code = UNREACHABLE if all(isinstance(one, Unreachable) for one in problems) else NOT_FINE
+
+
 def nearest(name: str, names: Iterable[str], *, likeness: float = 0.6) -> str | None:
     """Give the hint "did you mean ...?" for a misspelt name, or None when nothing is near.
 

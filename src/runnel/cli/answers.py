@@ -54,6 +54,8 @@ def status(ctx: typer.Context, *, as_json: Json = False) -> None:
 def _print_status(found: Status) -> None:
     console = out()
     console.print(f"{found.project}: epoch {found.epoch}, runner {found.runner or 'none'}")
+    if found.error:
+        console.print(found.error, style="bold red")
     if found.sources:
         rows = [
             (s.name, values.json_text(dict(s.position)), values.json_text(dict(s.lag)), s.error) for s in found.sources

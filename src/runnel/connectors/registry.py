@@ -10,6 +10,7 @@ import importlib.util
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from runnel.connectors.guarded import GuardedSource
 from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -49,6 +50,11 @@ def open_source(source: config.Source, folder: Path) -> Source:
             hint=f"this version reads {_those_with('open_source')}",
         )
     return opened
+
+
+def guarded_source(source: config.Source, folder: Path) -> GuardedSource:
+    """Give the source that `[sources.NAME]` describes, opened when it is first asked; it raises runnel's errors only."""
+    return GuardedSource(source.label, lambda: open_source(source, folder))
 
 
 def open_target(target: config.Target, folder: Path) -> Target:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from runnel.connectors.guarded import translate_errors
 from runnel.errors import RunnelError
 from runnel.failpoints import reach
 from runnel.pipeline.rows_in import to_table
@@ -41,7 +42,7 @@ class Captured:
     """What an epoch took from the sources: the ends of the ranges, and the errors of sources that could not be read."""
 
     ends: dict[str, dict[str, Any]] = field(default_factory=dict)
-    errors: dict[str, str] = field(default_factory=dict)
+    errors: dict[str, RunnelError] = field(default_factory=dict)
 
 
 def error_note(source: str) -> str:
@@ -55,12 +56,16 @@ def run_epoch(
     max_rows: int,
     choose: Callable[[Snapshot], Iterable[ViewEntry]],
     deliver: Callable[[Taken], None] | None = None,
+    failed: Mapping[str, RunnelError] | None = None,
 ) -> tuple[Taken, Captured]:
-    """Take everything that waits, up to `max_rows` per source, through the six steps."""
+    """Take everything that waits, up to `max_rows` per source, through the six steps.
+
+    `failed` are sources that are not asked, with their errors: these are noted in the state like those met here.
+    """
     captured = Captured()
 
     def build(head: Snapshot) -> Change:
-        captured.ends, captured.errors = {}, {}
+        captured.ends, captured.errors = {}, dict(failed or {})
         ranges = plan(head, sources, max_rows, captured)
         reach("epoch:planned")
         return capture(runtime, head, sources, ranges, captured)
@@ -78,11 +83,12 @@ def plan(
     """Choose each source's range; one with nothing new is left out, but for the first time: where it starts is kept."""
     ranges = {}
     for name, source in sources.items():
-        start = head.positions.get(name) or source.initial_offset()
         try:
-            end = source.latest_offset(start, max_rows)
+            with translate_errors(f"sources.{name}"):
+                start = head.positions.get(name) or source.initial_offset()
+                end = source.latest_offset(start, max_rows)
         except RunnelError as error:
-            captured.errors[name] = str(error)
+            captured.errors[name] = error
             continue
         if end != start or name not in head.positions:
             ranges[name] = (start, end)
@@ -102,24 +108,27 @@ def capture(
         drafts = Drafts(runtime, head)
         count = 0
         try:
-            read = list(sources[name].read(start, end)) if end != start else []
-            _look_ahead(drafts, name, read)
-            for changes in read:
-                _draft(drafts, name, changes)
-                count += 1
+            with translate_errors(f"sources.{name}"):
+                read = list(sources[name].read(start, end)) if end != start else []
+                _look_ahead(drafts, name, read)
+                for changes in read:
+                    _draft(drafts, name, changes)
+                    count += 1
+                signed = drafts.change().signed
         except RunnelError as error:
-            captured.errors[name] = str(error)
+            captured.errors[name] = error
             continue
-        whole.signed.update(drafts.change().signed)
+        whole.signed.update(signed)
         whole.positions[name] = end
         whole.transactions += count
         if end != start:
             captured.ends[name] = end
-    for name in sources:
+    for name in {**sources, **captured.errors}:
         known = head.positions.get(error_note(name), {}).get("error")
         now = captured.errors.get(name)
-        if known != now:
-            whole.positions[error_note(name)] = {"error": now}
+        said = None if now is None else str(now)
+        if known != said:
+            whole.positions[error_note(name)] = {"error": said}
     return whole
 
 
@@ -178,5 +187,10 @@ def release(sources: Mapping[str, Source], captured: Captured) -> None:
     """Let the sources forget what is committed."""
     reach("epoch:before-release")
     for name, end in captured.ends.items():
-        sources[name].commit(end)
+        try:
+            with translate_errors(f"sources.{name}"):
+                sources[name].commit(end)
+        except RunnelError as error:
+            # The state holds the changes: the store only keeps its log for longer.
+            captured.errors[name] = error
     reach("epoch:released")

@@ -6,6 +6,7 @@ others go on. A stage is computed once, however many views read it; when it fail
 
 from __future__ import annotations
 
+import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
@@ -42,6 +43,8 @@ if TYPE_CHECKING:
     from runnel.pipeline.cost import Estimate, Way
     from runnel.pipeline.joins import Joined
     from runnel.pipeline.runtime import Runtime
+
+log = logging.getLogger("runnel")
 
 
 @dataclass(frozen=True)
@@ -190,6 +193,11 @@ def _refresh(runtime: Runtime, view: ViewEntry, inputs: Inputs, pending: Pending
         raise
     except RunnelError as error:
         return _failed(view, error, _since(begun))
+    except Exception as error:  # a fault in one view must not stop the others
+        log.debug("view %s", view.name, exc_info=error)
+        said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")[:200]
+        fault = Terminal("RUNNEL-VIEW-FAULT", f"view {view.name}: unexpected {type(error).__name__}: {said}")
+        return _failed(view, fault, _since(begun))
     pending.add(view.name, files)
     did: Way = "full" if strategy is Strategy.FULL else "incremental"
     if guess is not None and guess.changed > runtime.floor:

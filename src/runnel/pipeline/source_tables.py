@@ -5,7 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.errors import Terminal
+from runnel.connectors.guarded import translate_errors
+from runnel.errors import Conflict, RunnelError, Terminal
 from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind
 from runnel.pipeline.alter import alter_table
@@ -21,14 +22,40 @@ if TYPE_CHECKING:
     from runnel.pipeline.runtime import Runtime
 
 
-def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> None:
-    """Create the table of every source that is not there yet; refuse one whose shape changed underneath.
+def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> dict[str, RunnelError]:
+    """Create the tables of sources that do not exist yet; give the error of each source for which that fails.
 
-    Foreign keys come after all tables: a table may refer to one that is described behind it, or that is not there yet.
+    A table whose columns changed in the source is such an error. Foreign keys come after all tables: a table may refer to
+    one that is described later, or that does not exist yet.
     """
     known = runtime.lake.snapshot().relations
-    told = {f"{name}.{table.name}": table for name, source in sources.items() for table in source.tables()}
-    for name, table in told.items():
+    described: dict[str, dict[str, TableInfo]] = {}
+    errors: dict[str, RunnelError] = {}
+    for name, source in sources.items():
+        try:
+            with translate_errors(f"sources.{name}"):
+                described[name] = {f"{name}.{table.name}": table for table in source.tables()}
+                _create(runtime, described[name], known)
+        except Conflict:
+            raise
+        except RunnelError as error:
+            errors[name] = error
+    for name, tables in described.items():
+        if name in errors:
+            continue
+        try:
+            for called, table in tables.items():
+                if table.references or (called in known and known[called].references):
+                    _declare(runtime, called, _Declared(table, frozenset(sources)))
+        except Conflict:
+            raise
+        except RunnelError as error:
+            errors[name] = error
+    return errors
+
+
+def _create(runtime: Runtime, tables: Mapping[str, TableInfo], known: Mapping[str, Relation]) -> None:
+    for name, table in tables.items():
         if table.columns == getattr(known.get(name), "columns", None):
             continue
         try:
@@ -36,9 +63,6 @@ def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> None:
         except Terminal as error:
             error.hint = error.hint or "its columns changed in the source"
             raise
-    for name, table in told.items():
-        if table.references or (name in known and known[name].references):
-            _declare(runtime, name, _Declared(table, frozenset(sources)))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,9 @@ A target that fails is tried again, less and less often; how far it is and why i
 from __future__ import annotations
 
 import logging
+import random
 import threading
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from runnel.errors import RunnelError, Terminal, Transient
@@ -79,12 +81,12 @@ class Follower:
                 if pause or self._runtime.lake.head() != seen:
                     done = self._once()
                     failed, seen = bool(done.problems), done.epoch
-            except RunnelError as error:
+            except Exception as error:  # nothing may end the following
                 log.warning("%s: %s", self.wanted.label, error)
                 failed = True
             pause = min(max(pause * 2, FIRST_PAUSE), LONGEST_PAUSE) if failed else 0.0
             if failed:
-                self._closed.wait(pause)
+                self._closed.wait(pause * random.uniform(0.75, 1.0))
             else:
                 self._wake.wait(LOOK_SECONDS)
                 self._wake.clear()
@@ -106,7 +108,8 @@ class Follower:
 
     def _failed(self, error: RunnelError) -> Round:
         """Begin with a new connection next time: a driver may take long to see that a server is back."""
-        self._target.close()
+        with suppress(Exception):  # what is broken already may not close either
+            self._target.close()
         return Round(self._runtime.lake.head(), 0, dict.fromkeys(self.wanted.views, error))
 
     def _note(self, done: Round) -> None:

@@ -17,9 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 from runnel import config, query
 from runnel.compiler.alter import is_alter, parse_alter
-from runnel.connectors import open_source, open_target
+from runnel.connectors import guarded_source, open_target
 from runnel.engine.functions import user_function
-from runnel.errors import Problems, RunnelError, Terminal, Transient, UsageError, nearest
+from runnel.errors import Failures, Problems, RunnelError, Terminal, Transient, Unreachable, UsageError, nearest
 from runnel.lake.lake import Lake
 from runnel.model.ddl import parse_table
 from runnel.model.foreign_keys import Reference
@@ -152,9 +152,33 @@ class Project:
         definitions.drop_view(self.runtime, name)
 
     def sync(self, progress: Callable[[str], None] | None = None) -> list[str]:
-        """Bring tables and views in line with the project's SQL files and sources; say what was done."""
-        check_source_tables(self.runtime, self.sources)
-        return sync(self.runtime, self.config, progress)
+        """Bring tables and views in line with the project's SQL files and sources; say what was done.
+
+        A source that cannot be reached just now only matters where something cannot be made without it.
+        """
+        errors = list(check_source_tables(self.runtime, self.sources).values())
+        try:
+            done = sync(self.runtime, self.config, progress)
+        except RunnelError as found:
+            raise Problems([*errors, *_problems(found)]) if errors else found from None
+        for error in errors:
+            if isinstance(error, Transient):
+                log.warning("%s", error)
+        lasting = [error for error in errors if not isinstance(error, Transient)]
+        if lasting:
+            raise lasting[0] if len(lasting) == 1 else Problems(lasting)
+        return done
+
+    def _define(self) -> RunnelError | None:
+        """Bring definitions in line for a run; give an error that may pass, or that comes of a source, and raise others."""
+        errors = check_source_tables(self.runtime, self.sources)
+        try:
+            sync(self.runtime, self.config)
+        except RunnelError as error:
+            if errors or all(isinstance(one, Transient) for one in _problems(error)):
+                return error
+            raise
+        return None
 
     # -- changes
 
@@ -292,7 +316,15 @@ class Project:
         """The open connectors of the project's sources."""
         if self._sources is None:
             wanted = [source for source in self.config.sources if source.type != "managed"]
-            self._sources = {source.name: open_source(source, self.folder) for source in wanted}
+            opened = {source.name: guarded_source(source, self.folder) for source in wanted}
+            for source in opened.values():
+                try:
+                    source.open()
+                except UsageError:
+                    raise
+                except RunnelError as error:  # it is opened again whenever it is asked
+                    log.debug("%s", error)
+            self._sources = dict(opened)
         return self._sources
 
     def run(self, once: bool = False, on_epoch: Callable[[Taken], None] | None = None) -> None:  # noqa: FBT001, FBT002
@@ -300,7 +332,9 @@ class Project:
         self._stop.clear()
         self._refuse_what_is_not_there_yet()
         targets = self._targets()
-        self.sync()
+        undefined = self._define()
+        if undefined is not None:
+            log.warning("some tables and views cannot be made yet: %s", undefined)
         if not once:
             self.runtime.engine.warm()
 
@@ -318,13 +352,12 @@ class Project:
             per_transaction=run.epoch == "transaction",
             deliver=deliver,
             targets=targets,
+            define=self._define if undefined is not None else None,
         )
         errors = runner.run(once=once, stop=self._stop)
-        failed: list[RunnelError] = [
-            Terminal("RUNNEL-SOURCE-FAILED", f"source {n}: {text}") for n, text in errors.items()
-        ]
         if once:
-            _raise_all(failed, targets.problems)
+            failed = [_of_source(name, error) for name, error in errors.items()]
+            _raise_all(failed + (_problems(undefined) if undefined is not None else []), targets.problems)
 
     def deliver(self, target: str | None = None, full: bool = False) -> dict[str, Round]:  # noqa: FBT001, FBT002
         """Bring targets up to date now, one or all; `full` writes their tables whole, and removes what should not be there."""
@@ -444,12 +477,22 @@ def _need_text(what: str, value: object) -> None:
         raise UsageError("RUNNEL-SQL-TEXT", f"{what} is {value!r}, not text", hint="give SQL as a string")
 
 
+def _problems(error: RunnelError) -> list[RunnelError]:
+    return list(error.problems) if isinstance(error, Problems) else [error]
+
+
+def _of_source(name: str, error: RunnelError) -> RunnelError:
+    if isinstance(error, Unreachable):
+        return Unreachable("RUNNEL-SOURCE-FAILED", f"source {name}: {error}")
+    return Terminal("RUNNEL-SOURCE-FAILED", f"source {name}: {error}")
+
+
 def _raise_all(failed: list[RunnelError], undelivered: list[RunnelError]) -> None:
     """Raise what went wrong: a target's problem as it is, for its kind says whether the store could be reached."""
     if undelivered and not failed and len(undelivered) == 1:
         raise undelivered[0]
     if failed or undelivered:
-        raise Problems([*failed, *undelivered])
+        raise Failures([*failed, *undelivered])
 
 
 def _open_or_create(catalog: str, data: str) -> Lake:

@@ -10,7 +10,7 @@ from runnel.errors import RunnelError
 from runnel.model.relation import Kind, find_relation
 from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
-from runnel.pipeline.runner import LEASE
+from runnel.pipeline.runner import LEASE, RUN_NOTE
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -87,6 +87,8 @@ class Status:
     tables: tuple[TableStatus, ...]
     views: tuple[ViewStatus, ...]
     targets: tuple[TargetStatus, ...] = ()
+    error: str | None = None
+    """Why the runner takes no epochs, such as a catalog or Spark that cannot be reached."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data."""
@@ -94,6 +96,7 @@ class Status:
 
     def __str__(self) -> str:
         lines = [f"project {self.project}, epoch {self.epoch}, runner {self.runner or 'none'}"]
+        lines += [f"ERROR {self.error}"] if self.error else []
         lines += [f"source {s.name}: {dict(s.lag)}" + (f" ERROR {s.error}" if s.error else "") for s in self.sources]
         for t in self.tables:
             lines.append(f"table {t.name}: {t.rows} rows in {t.files} files")
@@ -121,6 +124,7 @@ def status(
         tuple(TableStatus(r.name, *_size(head, r.name), r.key, tuple(map(str, r.references))) for r in shown),
         tuple(_view(runtime, head, view, last.get(view.name, "")) for view in head.views.values()),
         tuple(found for target in targets for found in _target(runtime, head, target)),
+        runtime.lake.noted(RUN_NOTE).get("error"),
     )
 
 
