@@ -91,7 +91,8 @@ its tables do not, so the choice is made once, always in a way the text allows:
 - `collect_list` and `collect_set` collect in ascending order;
 - `max_by` and `min_by` break ties by the value they give.
 
-`runnel verify` compares a view with its own text with these choices made.
+`runnel verify` runs the text as it was written: the columns that it determines must be equal to the view's. All columns are compared with the
+text with these choices made, and the report says which columns are open and why.
 
 ## LIMIT and extremes keep spare rows
 

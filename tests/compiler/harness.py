@@ -24,6 +24,7 @@ from runnel.compiler import (
     rows_sql,
     top,
 )
+from runnel.compiler.choices import open_choices
 from runnel.engine.base import Derived, Rows
 from runnel.errors import Terminal
 from runnel.model import types
@@ -34,6 +35,7 @@ from tests.compiler.random_views import FEATURES, random_case
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
+    from runnel.compiler.choices import Choices
     from runnel.engine.base import Engine, Input
     from runnel.model.program import Program, Role, Shared, Step
     from runnel.model.relation import Relation
@@ -185,15 +187,41 @@ class Maintained:
         """Compare every view with its own SQL over the tables as they are now."""
         for name, sql in self.sql.items():
             program = self.programs[name]
-            bound, read = bind(program.definite or sql, {n: r for n, r in self.relations.items() if "#" not in n})
-            expected = self.engine.rows(bound, self._inputs([(n, "rows") for n in read]), program.columns)
+            shown = {n: r for n, r in self.relations.items() if "#" not in n}
+            bound, read = bind(sql, shown)
+            inputs = self._inputs([(n, "rows") for n in read])
             if self.engine.name == "spark":
                 tables = {f"{n}__rows": self.relations[n].rows for n in read}
                 assert program.columns == self.engine.analyse(bound, tables), f"{what}, view {name}: types\n{sql}"
-            problem = difference(self.rows(name), expected, program.columns, loose=self.engine.name != "spark")
+            mine = self.rows(name)
+            problem = self._compared(mine, bound, inputs, program.columns)
+            choices = open_choices(sql, shown, [c.name for c in program.columns], loose=not program.incremental)
+            if problem and choices.any:
+                problem = self._determined(mine, bound, inputs, program.columns, choices)
+                if program.definite and not problem:
+                    problem = self._compared(mine, bind(program.definite, shown)[0], inputs, program.columns)
             assert not problem, f"{what}, view {name} ({program.strategy.value}): {problem}\n{sql}"
             self._check_no_negative(name, what)
         return len(self.sql)
+
+    def _compared(self, mine: pa.Table, text: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> str:
+        expected = self.engine.rows(text, inputs, columns)
+        return difference(mine, expected, columns, loose=self.engine.name != "spark")
+
+    def _determined(
+        self, mine: pa.Table, text: str, inputs: Mapping[str, Input], columns: Sequence[Column], choices: Choices
+    ) -> str:
+        """Compare with the user's own text what it determines: of other columns it allows several values."""
+        expected = self.engine.rows(text, inputs, columns)
+        for family in choices.families:
+            if not family and mine.num_rows != expected.num_rows:
+                return f"{mine.num_rows} rows for {expected.num_rows}"
+            closed = [c for c in columns if c.name in family]
+            names = [c.name for c in closed]
+            found = difference(mine.select(names), expected.select(names), closed, loose=self.engine.name != "spark")
+            if found:
+                return f"in {', '.join(names)}: {found}"
+        return ""
 
     def _check_no_negative(self, name: str, what: str) -> None:
         relation = self.relations[name]

@@ -15,6 +15,7 @@ from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Terminal
 from runnel.lake.entries import Commit
 from runnel.model.relation import WEIGHT
+from runnel.verify import bags
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -71,7 +72,7 @@ def test_more_differences_than_are_fetched_are_said_to_be_too_many(
 ) -> None:
     disturb(project, *((n, "extra", 1.0, 1) for n in range(1000, 1010)))
     assert len(project.verify("v").unexpected) == 10
-    monkeypatch.setattr(verify, "LISTED_WITH_FLOATS", 4)
+    monkeypatch.setattr(bags, "LISTED_WITH_FLOATS", 4)
     report = project.verify("v")
     assert report.too_many
     assert not report.ok
@@ -82,7 +83,7 @@ def test_more_differences_than_are_fetched_are_said_to_be_too_many(
 def test_rows_with_floats_are_fetched_far_beyond_the_usual_limit(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verify, "LISTED", 5)
+    monkeypatch.setattr(bags, "LISTED", 5)
     last_digit = [
         (n, f"n{n}", value, weight)
         for n in range(20, 28)
@@ -106,7 +107,7 @@ def test_only_last_digits_and_what_is_left_of_zero_are_tolerated() -> None:
     names = ["k", "f"]
     same = [(0.1 + 0.2, 0.3), (0.0, 1e-13), (math.nan, math.nan), (math.inf, math.inf), (1e300, 1e300 * (1 + 1e-15))]
     for one, other in same:
-        assert verify.tolerate(differing((1, one, 1), (1, other, -1)), names) == ([], []), (one, other)
+        assert bags.tolerate(differing((1, one, 1), (1, other, -1)), names) == ([], []), (one, other)
     different: list[tuple[float | None, float]] = [
         (0.0, 1e-10),
         (3e-10, 8e-10),
@@ -116,11 +117,11 @@ def test_only_last_digits_and_what_is_left_of_zero_are_tolerated() -> None:
         (None, 0.0),
     ]
     for left, right in different:
-        missing, unexpected = verify.tolerate(differing((1, left, 1), (1, right, -1)), names)
+        missing, unexpected = bags.tolerate(differing((1, left, 1), (1, right, -1)), names)
         assert (len(missing), len(unexpected)) == (1, 1), (left, right)
 
 
 def test_many_rows_with_nothing_but_floats_to_tell_them_apart_are_paired_quickly() -> None:
     count = 20_000
     rows = [(1, n / 7, 1) for n in range(count)] + [(1, n / 7 * (1 + 1e-14), -1) for n in reversed(range(count))]
-    assert verify.tolerate(differing(*rows, (1, -5.0, 2)), ["k", "f"]) == ([{"k": 1, "f": -5.0}] * 2, [])
+    assert bags.tolerate(differing(*rows, (1, -5.0, 2)), ["k", "f"]) == ([{"k": 1, "f": -5.0}] * 2, [])
