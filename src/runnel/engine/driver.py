@@ -19,7 +19,7 @@ from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.reduction import plan
 from runnel.errors import Terminal
 from runnel.lake import lookup
-from runnel.model import types
+from runnel.model import arrow, types
 from runnel.model.program import quote
 from runnel.model.relation import WEIGHT
 
@@ -216,8 +216,7 @@ def _plain_keys(step: Lookup, held: Mapping[str, Input]) -> pa.Table | None:
     columns = [named[name.lower()] for name in step.plain[1]]
     if len(set(columns)) < len(columns) or any(pa.types.is_nested(source.table[name].type) for name in columns):
         return None
-    keys = source.table.select(columns)
-    return keys.group_by(columns).aggregate([])
+    return arrow.grouped(source.table, columns)[0]
 
 
 def _rows(inputs: Mapping[str, Input]) -> int:

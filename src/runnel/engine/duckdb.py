@@ -22,7 +22,7 @@ from runnel.engine.base import Counted, Derived, Files, Rows
 from runnel.engine.dialect import to_duckdb
 from runnel.engine.quotients import MACROS
 from runnel.errors import Terminal, UsageError
-from runnel.model import types
+from runnel.model import arrow, types
 from runnel.model.relation import Column
 from runnel.model.types import Array, Decimal, Map, Struct, Type
 
@@ -178,7 +178,7 @@ class DuckDbEngine:
         if not table.num_rows:
             return []
         if order:
-            table = table.sort_by([(name, "ascending") for name in order])
+            table = arrow.in_order(table, order)
         Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
         pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path)

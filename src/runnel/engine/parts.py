@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
+from runnel.model import arrow
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
+    import pyarrow as pa
+
     from runnel.model.program import Role
     from runnel.model.relation import Relation
-
-_ROW = "__row"
 
 
 def part_of(relation: Relation, change: pa.Table, role: Role) -> pa.Table:
@@ -22,14 +22,11 @@ def part_of(relation: Relation, change: pa.Table, role: Role) -> pa.Table:
     Keys are unique, so the weights of a key add up to 0, to -1, or to +1 where it is new.
     """
     keys = list(relation.key)
-    summed = change.group_by(keys).aggregate([(WEIGHT, "sum")])
-    total = summed.column(f"{WEIGHT}_sum")
+    summed, (total,) = arrow.grouped(change, keys, (WEIGHT, "sum"))
     wanted = summed.filter(pc.equal(total, 0) if role == "updated" else pc.less(total, 0))
     if wanted.num_rows == 0:
         return change.schema.empty_table()
     if wanted.num_rows == summed.num_rows:
         return change
     # Only keys are joined: Arrow joins no rows with nested values.
-    placed = change.select(keys).append_column(_ROW, pa.array(range(change.num_rows), pa.int64()))
-    chosen = placed.join(wanted.select(keys), keys=keys, join_type="left semi").column(_ROW)
-    return change.take(chosen.combine_chunks().sort())
+    return change.take(arrow.places_among(change, wanted, keys))

@@ -13,7 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from runnel.engine.base import Derived, Files, Rows
-from runnel.model import types
+from runnel.model import arrow, types
 from runnel.model.program import quote
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Registry:
             return known[1]
 
     def _local(self, table: pa.Table, columns: tuple[Column, ...]) -> DataFrame:
-        exact = cast_table(table, columns)
+        exact = arrow.contiguous(cast_table(table, columns))
         return self.session.createDataFrame(exact, schema=spark_schema(exact.schema))
 
     def _once(self, letter: str, identity: tuple[str, ...], make: Callable[[], Any]) -> str:

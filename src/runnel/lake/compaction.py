@@ -20,7 +20,7 @@ from runnel.lake import tables
 from runnel.lake.lookup import hashable
 from runnel.lake.publish import COMPACTION, add_files, begin, finish
 from runnel.lake.snapshot import frontiers_of
-from runnel.model import types
+from runnel.model import arrow, types
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -38,7 +38,6 @@ SMALL = 65_536
 LARGE = 2_000_000
 FEW = 10_000
 _SORT_COLUMNS = 3
-_ROW = "__row"
 _INT64 = 2**63 - 1
 _EXACT = Context(prec=76)
 _DECIMAL128 = 10**38 - 1
@@ -157,13 +156,13 @@ def _alone(column: pa.ChunkedArray) -> np.ndarray | None:
 
 def _added_up(table: pa.Table, keys: list[str], sums: list[str]) -> pa.Table:
     # Arrow cannot group by nested columns: a number stands for each of their values.
-    grouping = {name: _numbered(table[name]) if _nested(table[name]) else table[name] for name in keys}
-    grouped = pa.table(
-        {**grouping, **{name: _roomy(table[name]) for name in sums}, _ROW: pa.array(np.arange(table.num_rows))}
-    )
-    added = grouped.group_by(keys).aggregate([*((name, "sum") for name in sums), (_ROW, "min")])
-    first = table.select(keys).take(added[f"{_ROW}_min"])
-    total = {name: _narrowed(name, added[f"{name}_sum"], table.schema.field(name).type) for name in sums}
+    grouping = [_numbered(table[name]) if _nested(table[name]) else table[name] for name in keys]
+    summing = [(_roomy(table[name]), "sum") for name in sums]
+    _, (*added, rows) = arrow.group(grouping, [*summing, (pa.array(np.arange(table.num_rows)), "min")])
+    first = table.select(keys).take(rows)
+    total = {
+        name: _narrowed(name, column, table.schema.field(name).type) for name, column in zip(sums, added, strict=True)
+    }
     columns = [total[name] if name in total else first[name] for name in table.column_names]
     return pa.table(columns, schema=table.schema)
 
@@ -220,7 +219,7 @@ def _any_non_zero(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
 
 def _sorted(table: pa.Table, names: list[str]) -> pa.Table:
     flat = [name for name in names if not _nested(table[name])]
-    return table.sort_by([(name, "ascending") for name in flat]) if flat else table
+    return arrow.in_order(table, flat) if flat else table
 
 
 def fold_sql(relation: Relation, stored: str, *, from_start: bool = False) -> str:

@@ -136,6 +136,20 @@ def column_ids(relation: Relation) -> dict[str, int]:
 
 
 @lru_cache(maxsize=1024)
+def leaves(relation: Relation) -> tuple[str | None, ...]:
+    """List the columns of a relation's Parquet files in their order: flat ones by name, the parts of nested ones as None.
+
+    Parquet names a part of a nested column by a path with dots, which a flat column may have for a name: only its place is sure.
+    """
+    listed = fields(relation)
+    return tuple(
+        None if field.parent is not None else field.name
+        for field in listed
+        if field.type not in ("list", "struct", "map")
+    )
+
+
+@lru_cache(maxsize=1024)
 def arrow_schema(relation: Relation) -> pa.Schema:
     """Give the Arrow schema of a relation's files, each field (nested ones too) with its `PARQUET:field_id`."""
     numbers = iter(range(1, 1 << 31))

@@ -154,11 +154,16 @@ def group_statistics(relation: Relation, footer: pq.FileMetaData, group: int) ->
 
 def _placed(relation: Relation, footer: pq.FileMetaData) -> list[tuple[str, types.Type, int]]:
     """Find the flat columns in a footer."""
-    if not footer.num_row_groups:
-        return []
-    first = footer.row_group(0)
-    places = {first.column(at).path_in_schema: at for at in range(footer.num_columns)}
+    places = places_of(relation, footer)
     return [(column.name, column.type, places[column.name]) for column in _ranged(relation) if column.name in places]
+
+
+def places_of(relation: Relation, footer: pq.FileMetaData) -> dict[str, int]:
+    """Give the place of each flat column among a file's columns; empty where the file has other columns than the relation."""
+    leaves = encoding.leaves(relation)
+    if not footer.num_row_groups or footer.num_columns != len(leaves):
+        return {}
+    return {name: at for at, name in enumerate(leaves) if name is not None}
 
 
 def _column_statistics(footer: pq.FileMetaData, at: int, groups: Iterable[int], *, ranged: bool) -> ColumnStats | None:

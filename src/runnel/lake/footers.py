@@ -45,7 +45,6 @@ class Footer:
     """A file's footer, and the ranges taken from it so far."""
 
     metadata: pq.FileMetaData
-    places: dict[str, int]
     ranges: dict[str, Ranges | None] = field(default_factory=dict)
 
     @property
@@ -67,10 +66,8 @@ def footer(relation: str, file: DataFile | NewFile) -> Footer:
             _kept.move_to_end(file.path)
             return known
     metadata = files.open_file(relation, file.path, file.bytes).metadata
-    first = metadata.row_group(0) if metadata.num_row_groups else None
-    places = {first.column(at).path_in_schema: at for at in range(metadata.num_columns)} if first is not None else {}
     with _lock:
-        found = _kept.setdefault(file.path, Footer(metadata, places))
+        found = _kept.setdefault(file.path, Footer(metadata))
         while len(_kept) > KEPT:
             _kept.popitem(last=False)
     return found
@@ -80,7 +77,7 @@ def ranges(relation: Relation, found: Footer, column: str) -> Ranges | None:
     """Give a column's range in each row group; None where its values have no order to prune by."""
     if column not in found.ranges:
         type_ = next(c.type for c in relation.columns if c.name == column)
-        at = found.places.get(column)
+        at = files.places_of(relation, found.metadata).get(column)
         known = at is not None and ordered(type_)
         found.ranges[column] = _ranges(found.metadata, at, text=type_.name == "string") if known else None
     return found.ranges[column]

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from runnel.errors import Terminal
 from runnel.lake.compaction import fold
 from runnel.lake.lookup import hashable
-from runnel.model import types
+from runnel.model import arrow, types
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -146,8 +146,8 @@ class Draft:
                 hint="the old row must be given exactly as it is stored",
             )
         if self.relation.key:
-            count = after.group_by(list(by)).aggregate([(WEIGHT, "sum")])
-            twice = count.filter(pc.greater(count.column(f"{WEIGHT}_sum"), 1))
+            groups, (count,) = arrow.grouped(after, by, (WEIGHT, "sum"))
+            twice = groups.filter(pc.greater(count, 1))
             if twice.num_rows:
                 raise self._key_error(
                     "RUNNEL-KEY-DUPLICATE", "would be there twice", twice, "delete the old row in the same step"
@@ -174,9 +174,9 @@ class Draft:
     def _unique_keys(self, rows: pa.Table) -> pa.Table:
         self._check_nulls(rows)
         keys = rows.select(list(self.relation.key))
-        count = keys.group_by(list(self.relation.key)).aggregate([([], "count_all")])
-        if count.num_rows < keys.num_rows:
-            twice = count.filter(pc.greater(count.column("count_all"), 1))
+        groups, (count,) = arrow.grouped(keys, self.relation.key, (self.relation.key[0], "count"))
+        if groups.num_rows < keys.num_rows:
+            twice = groups.filter(pc.greater(count, 1))
             raise self._key_error("RUNNEL-KEY-DUPLICATE", "is given twice", twice, "give each key once per call")
         return keys
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from runnel.errors import Terminal
 from runnel.lake.lookup import hashable
+from runnel.model import arrow
 from runnel.model.relation import WEIGHT, Trust
 
 if TYPE_CHECKING:
@@ -92,6 +93,6 @@ def _counts(signed: pa.Table | None, columns: Sequence[str]) -> dict[Values, int
     """Add up the weights of signed rows by the values of some columns."""
     if signed is None or not signed.num_rows:
         return {}
-    summed = signed.group_by(list(columns)).aggregate([(WEIGHT, "sum")])
-    values = zip(*[map(hashable, summed.column(name).to_pylist()) for name in columns], strict=True)
-    return dict(zip(values, summed.column(f"{WEIGHT}_sum").to_pylist(), strict=True))
+    keys, (summed,) = arrow.grouped(signed, columns, (WEIGHT, "sum"))
+    values = zip(*[map(hashable, column.to_pylist()) for column in keys.columns], strict=True)
+    return dict(zip(values, summed.to_pylist(), strict=True))

@@ -9,6 +9,7 @@ import pyarrow as pa
 from runnel.compiler.emit import grouped
 from runnel.engine.inputs import signed
 from runnel.lake.files import ROW_GROUP
+from runnel.model import arrow
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
 from runnel.model.relation import WEIGHT
@@ -87,5 +88,5 @@ def materialise(
 
 def in_order(table: pa.Table, names: tuple[str, ...]) -> pa.Table:
     """Sort rows by these columns, so that look-ups can skip most of a large file; what has no order stays as it is."""
-    flat = [(n, "ascending") for n in names if not pa.types.is_nested(table.schema.field(n).type)]
-    return table.sort_by(flat) if flat and table.num_rows > ROW_GROUP else table
+    flat = [n for n in names if not pa.types.is_nested(table.schema.field(n).type)]
+    return arrow.in_order(table, flat) if flat and table.num_rows > ROW_GROUP else table

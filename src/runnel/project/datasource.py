@@ -11,6 +11,7 @@ from pyspark.sql.datasource import DataSource as SparkDataSource
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from runnel.errors import UsageError
+from runnel.model import arrow
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -62,4 +63,5 @@ class _Reader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         from runnel.project.driverless import read
 
-        yield from read(self._project, self._relation, self._at).to_batches()
+        rows = arrow.contiguous(read(self._project, self._relation, self._at))
+        yield from (batch for batch in rows.to_batches() if batch.num_rows)
