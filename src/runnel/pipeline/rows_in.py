@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import decimal
+import math
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ import pyarrow as pa
 
 from runnel.errors import Terminal
 from runnel.model import types
+from runnel.model.exact import LARGEST_FLOAT, MOST_DIGITS, exact_cast, exact_decimal
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -169,14 +171,22 @@ def _array(relation: Relation, column: Column, values: list[Any], places: list[i
 def _fitting(value: Any, type_: types.Type) -> Any:
     """Give a number as its column's kind where that is exact; raise `ValueError` for a fraction in a whole number."""
     match type_:
-        case types.Decimal():
-            return _exact(value)
+        case types.Decimal(_, precision, scale):
+            number = _exact(value)
+            return exact_decimal(number, precision, scale) if isinstance(number, decimal.Decimal) else number
         case types.Array(_, element) if isinstance(value, list | tuple):
             return [_fitting(item, element) for item in value]
+        case types.Map(_, key, item_type) if isinstance(value, Mapping | list | tuple):
+            pairs = value.items() if isinstance(value, Mapping) else value
+            return [(_fitting(name, key), _fitting(item, item_type)) for name, item in pairs]
         case types.Struct(_, fields) if isinstance(value, Mapping):
             inner = dict(fields)
             return {name: _fitting(item, inner[name]) if name in inner else item for name, item in value.items()}
+    if type_.name == "float" and _is_numeric(value) and math.isfinite(value) and abs(value) >= LARGEST_FLOAT:
+        raise ValueError(f"{value!r} is out of range")
     if type_.name in types.INTEGERS and _is_numeric(value):
+        if isinstance(value, decimal.Decimal) and value and value.adjusted() >= MOST_DIGITS:
+            raise ValueError("it is out of range")  # its digits alone might fill the memory
         if int(value) != value:
             raise ValueError(f"{value!r} is no whole number")
         return int(value)
@@ -199,7 +209,7 @@ def _cast(relation: Relation, name: str, array: pa.ChunkedArray, wanted: pa.Data
     if name == WEIGHT and not (_is_number(array.type) or pa.types.is_null(array.type)):
         raise _no_weight(relation, f", not {array.type}")
     try:
-        return array.cast(wanted)
+        return exact_cast(array, wanted)
     except _MISFITS as error:
         if name == WEIGHT:
             raise _no_weight(relation, "") from error
@@ -209,7 +219,7 @@ def _cast(relation: Relation, name: str, array: pa.ChunkedArray, wanted: pa.Data
 
 def _fits(value: pa.Scalar, wanted: pa.DataType) -> bool:
     try:
-        value.cast(wanted)
+        exact_cast(pa.chunked_array([pa.array([value.as_py()], value.type)]), wanted)
     except _MISFITS:
         return False
     return True

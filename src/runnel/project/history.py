@@ -10,6 +10,7 @@ import pyarrow as pa
 from runnel import query
 from runnel.errors import Terminal, UsageError
 from runnel.model import types
+from runnel.model.exact import exact_cast
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -69,7 +70,8 @@ def _shown(row: dict[str, Any], column: str | None) -> Any:
 
 def _typed(type_: types.Type, value: Any) -> Any:
     try:
-        return pa.scalar(str(value)).cast(types.to_arrow(type_)).as_py() if value is not None else None
+        given = pa.chunked_array([pa.array([None if value is None else str(value)], pa.string())])
+        return exact_cast(given, types.to_arrow(type_))[0].as_py()
     except pa.ArrowException as error:
         raise Terminal("RUNNEL-VALUE-TYPE", f"{value!r} is not {type_}", hint="give a key of that type") from error
 

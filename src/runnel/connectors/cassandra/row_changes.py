@@ -14,6 +14,7 @@ from runnel.connectors.cassandra.single_row import Row, row_at
 from runnel.connectors.cassandra.twins import captured_columns
 from runnel.errors import Terminal
 from runnel.model import types as model
+from runnel.model.exact import exact_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -155,7 +156,7 @@ class Batch:
 
     def _array(self, column: ColumnSchema, values: list[Any], type_: pa.DataType) -> pa.Array:
         try:
-            return pa.array(values, type_)
+            return exact_array(values, type_)
         except (pa.ArrowException, OverflowError, ValueError) as error:
             raise Terminal(
                 "RUNNEL-CASSANDRA-VALUE",

@@ -19,6 +19,7 @@ from runnel.connectors.cassandra.types import quoted
 from runnel.connectors.cassandra.value_bytes import frozen_items
 from runnel.errors import Terminal
 from runnel.model import types as model
+from runnel.model.exact import exact_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -116,7 +117,7 @@ def read_arrow(
         for at, column in enumerate(columns):
             decode = column.type.decode
             values = [None if row[at] is None else decode(row[at] or b"") for row in rows]
-            arrays.append(pa.array(values, schema.field(at).type))
+            arrays.append(exact_array(values, schema.field(at).type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     yield from _ahead(read, ranges_of(client, table) if ranges is None else ranges, client.settings.parallel)

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from runnel.connectors.files.values import convert
 from runnel.errors import Place, Terminal, nearest
-from runnel.model import types
+from runnel.model import exact, types
 from runnel.model.relation import WEIGHT, Column
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ def _in_bulk(column: Column, values: Sequence[Any]) -> pa.Array | None:
             return _parsed_in_bulk(column, pa.array(values, pa.string()))
         except UnicodeEncodeError:
             return None
-    if not kinds <= _EXACT.get(name, set()):
+    if not kinds <= _EXACT.get(name, set()) or (name == "decimal" and not exact.arrow_reads(values)):
         return None
     try:
         return pa.array(values, types.to_arrow(column.type))
@@ -95,8 +95,12 @@ def _parsed_in_bulk(column: Column, texts: Any) -> Any | None:
         name in types.INTEGERS and pc.any(pc.match_substring(texts, "x", ignore_case=True)).as_py()
     ):
         return None
+    if name == "decimal" and not exact.arrow_reads_texts(texts):
+        return None
     try:
-        return pc.cast(texts, wanted)
+        parsed = pc.cast(texts, wanted)
+        # Arrow takes 1e400 for infinity; we do not.
+        return None if name == "double" and pc.any(pc.is_inf(parsed)).as_py() else parsed
     except pa.ArrowInvalid:
         return _local_times_in_bulk(texts) if name == "timestamp" else None
 
@@ -110,16 +114,14 @@ def _local_times_in_bulk(texts: Any) -> Any | None:
 
 
 def from_arrow(file: File, column: Column, given: pa.ChunkedArray, first_row: int) -> pa.ChunkedArray:
-    """Cast a Parquet column without loss."""
+    """Cast a Parquet column without loss: a floating-point number is refused by a decimal that cannot hold its digits."""
     wanted = types.to_arrow(column.type)
-    if pa.types.is_dictionary(given.type):
-        given = given.cast(given.type.value_type)
     try:
-        return given if given.type == wanted else given.cast(wanted)
+        return exact.exact_cast(given, wanted)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, pa.ArrowTypeError) as error:
         for row, value in enumerate(given):
             try:
-                pa.chunked_array([pa.array([value.as_py()], given.type)]).cast(wanted)
+                exact.exact_cast(pa.chunked_array([pa.array([value.as_py()], given.type)]), wanted)
             except pa.ArrowException:
                 raise bad_value(file, first_row + row, column, value.as_py(), "", what="row") from error
         message = f"{file.shown}: column {column.name!r} holds {given.type}, which is no {column.type}"

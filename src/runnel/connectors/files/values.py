@@ -15,6 +15,7 @@ from decimal import Decimal as Number
 from decimal import InvalidOperation
 from typing import Any
 
+from runnel.model.exact import LARGEST_FLOAT, exact_decimal
 from runnel.model.types import Array, Decimal, Map, Struct, Type
 
 RANGES = {"tinyint": 2**7, "smallint": 2**15, "int": 2**31, "bigint": 2**63}
@@ -53,7 +54,7 @@ def _simple(value: Any, name: str, time_unit: str | None) -> Any:
     if name in RANGES:
         return _integer(value, RANGES[name])
     if name in ("float", "double"):
-        return _float(value)
+        return _float(value, LARGEST_FLOAT if name == "float" else math.inf)
     if name == "boolean":
         return _boolean(value)
     if name == "string":
@@ -100,13 +101,15 @@ def _text(value: Any) -> str:
     return text
 
 
-def _float(value: Any) -> float:
+def _float(value: Any, limit: float) -> float:
     if isinstance(value, str):
         if not _FLOAT.fullmatch(value):
             raise ValueError("it is no number")
-        return float(value)
-    number = float(_expected(value, int, float, Number))
-    if math.isinf(number) and isinstance(value, Number) and value.is_finite():
+        number, finite = float(value), _NUMBER.fullmatch(value) is not None
+    else:
+        number = float(_expected(value, int, float, Number))
+        finite = value.is_finite() if isinstance(value, Number) else math.isfinite(number)
+    if finite and abs(number) >= limit:
         raise ValueError("it is out of range")
     return number
 
@@ -115,21 +118,14 @@ def _decimal(value: Any, precision: int, scale: int) -> Number:
     try:
         if isinstance(value, str) and not _NUMBER.fullmatch(value.strip()):
             raise ValueError("it is no number")
+        if isinstance(value, float):
+            value = repr(value)  # the shortest decimal that means it
         number = Number(value) if isinstance(value, str | int) else _expected(value, Number)
     except InvalidOperation:
         raise ValueError("it is no number") from None
     if isinstance(value, bool) or not number.is_finite():
         raise ValueError("it is no number")
-    sign, digits, exponent = number.as_tuple()
-    text = "".join(map(str, digits)).lstrip("0")
-    kept = text.rstrip("0")
-    # Only digits are counted and moved: decimal's own arithmetic rounds to 28 of them and overflows.
-    zeros = int(exponent) + len(text) - len(kept) + scale if kept else 0
-    if zeros < 0:
-        raise ValueError(f"it has more than {scale} digits after the point")
-    if len(kept) + zeros > precision:
-        raise ValueError(f"it has more than {precision - scale} digits before the point")
-    return Number((sign, tuple(int(digit) for digit in (kept + "0" * zeros) or "0"), -scale))
+    return exact_decimal(number, precision, scale)
 
 
 def _boolean(value: Any) -> bool:
