@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
+from runnel import redaction
+
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
@@ -47,6 +49,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 def no_kill_points(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep a label left in the caller's environment from killing the test run."""
     monkeypatch.delenv("RUNNEL_KILL_AT", raising=False)
+
+
+@pytest.fixture(autouse=True)
+def no_secrets_of_others() -> Iterator[None]:
+    """Keep what one test hides from being hidden in the next one."""
+    yield
+    redaction.forget()
 
 
 @pytest.fixture(scope="session")

@@ -13,6 +13,8 @@ import difflib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from runnel.redaction import redacted
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
@@ -71,19 +73,20 @@ class RunnelError(Exception):
 
     def __init__(self, code: str, message: str, *, place: Place | None = None, hint: str | None = None) -> None:
         """Say what is wrong (`message`), where (`place`), and what to do (`hint`); `code` never changes between releases."""
+        message = redacted(message)
         super().__init__(message)
         self.code = code
         self.message = message
         self.place = place
-        self.hint = hint
+        self.hint = None if hint is None else redacted(hint)
         if place is not None and place.excerpt is not None:
             # Python prints notes below the error's one sentence.
-            self.add_note(place.underlined())
+            self.add_note(redacted(place.underlined()))
 
     def __str__(self) -> str:
         where = f" ({self.place})" if self.place else ""
         what_to_do = f"; {self.hint}" if self.hint else ""
-        return f"{self.code}: {self.message}{where}{what_to_do}"
+        return f"{self.code}: {redacted(f'{self.message}{where}{what_to_do}')}"
 
 
 class Terminal(RunnelError):

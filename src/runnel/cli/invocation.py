@@ -6,7 +6,6 @@ No traceback is ever printed without `--debug`, whatever went wrong.
 from __future__ import annotations
 
 import sys
-import traceback
 from typing import TYPE_CHECKING, Any
 
 import typer
@@ -14,6 +13,7 @@ from typer.core import TyperGroup
 
 from runnel.cli.terminal import err
 from runnel.errors import Problems, RunnelError
+from runnel.redaction import redacted, traceback_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -83,7 +83,7 @@ def tell(error: RunnelError, *, debug: bool = False) -> int:
         where = f" ({one.place})" if one.place else ""
         _print(f"error: {one.message}{where}", one.hint, one.code, one.place.underlined() if one.place else "")
     if debug:
-        traceback.print_exception(error)
+        err().print(traceback_of(error), end="")
     return error.exit_code
 
 
@@ -99,7 +99,7 @@ def _tell_unexpected(error: Exception, *, debug: bool) -> int:
     said = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
     what = f"{type(error).__name__}: {said}" if said else type(error).__name__
     if debug:
-        traceback.print_exception(error)
+        err().print(traceback_of(error), end="")
     _print(
         f"error: something unexpected happened: {what}", None if debug else "run again with --debug", "RUNNEL-INTERNAL"
     )
@@ -108,6 +108,7 @@ def _tell_unexpected(error: Exception, *, debug: bool) -> int:
 
 def _print(sentence: str, hint: str | None, code: str, excerpt: str = "") -> None:
     console = err()
+    sentence, hint, excerpt = redacted(sentence), redacted(hint or ""), redacted(excerpt)
     console.print(sentence, style="bold red" if console.is_terminal else None)
     if excerpt:
         console.print(excerpt)

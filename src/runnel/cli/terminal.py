@@ -12,6 +12,7 @@ from rich.logging import RichHandler
 from rich.table import Table
 
 from runnel.cli.values import cell_text
+from runnel.redaction import Redacting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -48,6 +49,9 @@ def set_up_logging(*, debug: bool) -> None:
     else:
         handler = logging.StreamHandler(sys.stderr)
         handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    for one in (handler, logging.lastResort):  # the latter prints what drivers warn of
+        if one is not None and not any(isinstance(known, Redacting) for known in one.filters):
+            one.addFilter(Redacting())
     log.handlers[:] = [handler]
     log.setLevel(logging.DEBUG if debug else logging.INFO)
     log.propagate = False

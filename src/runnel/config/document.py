@@ -7,7 +7,7 @@ import tomllib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.config.lines import key_lines, line_of
-from runnel.config.secret import Secret, interpolate, tells_a_secret
+from runnel.config.secret import Secret, harmless, interpolate, tells_a_secret
 from runnel.errors import Place, RunnelError, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ class Document:
             self.problems.append(UsageError(error.code, error.message, place=self.place(path), hint=error.hint))
             return Secret("")
         if from_environment:
-            return Secret(value)
+            return Secret(value, harmless=harmless(path[-1], value))
         if not tells_a_secret(path[-1], value):
             return value
         message = f"{'.'.join(path)} holds a secret in plain text"

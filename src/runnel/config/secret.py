@@ -7,13 +7,39 @@ from collections.abc import Mapping
 from typing import Any
 
 from runnel.errors import UsageError
+from runnel.redaction import know, secrets_in, tells
 
-_TELLING_KEY = re.compile(
-    r"(^|[_.\-])(password|passwd|pwd|passphrase|secret|token|credentials?|(api|access|private|account)[_.\-]?key)",
-    re.IGNORECASE,
-)
-_URL_WITH_PASSWORD = re.compile(
-    r"^[a-z][a-z0-9+.\-]*:(//)?[^/\s:@]*:[^/\s@]+@|[?&;](password|token|secret)=[^&;\s]+", re.IGNORECASE
+_HARMLESS = frozenset(
+    [
+        "cdc_raw",
+        "catalog",
+        "cluster",
+        "data",
+        "database",
+        "datacenter",
+        "file",
+        "files",
+        "folder",
+        "format",
+        "host",
+        "hosts",
+        "keyspace",
+        "master",
+        "name",
+        "path",
+        "port",
+        "project",
+        "region",
+        "schema",
+        "table",
+        "tables",
+        "timeout",
+        "topic",
+        "type",
+        "user",
+        "username",
+        "zone",
+    ]
 )
 _VARIABLE = re.compile(r"\$(\$)?\{([^}]*)\}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -22,15 +48,21 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 class Secret:
     """A string that prints as `***`; `reveal()` gives it to whoever has to send it.
 
+    It is taken out of all that is printed, logged or stored, too; of one that is `harmless` only what is secret in a URL.
+
     >>> Secret("hunter2"), f"{Secret('hunter2')}", Secret("hunter2").reveal()
     (***, '***', 'hunter2')
     """
 
     __slots__ = ("_value",)
 
-    def __init__(self, value: str) -> None:
+    def __init__(self, value: str, *, harmless: bool = False) -> None:
         """Hide `value`."""
         self._value = value
+        know(value, whole=not harmless)
+
+    def __reduce__(self) -> tuple[type[Secret], tuple[str]]:
+        return Secret, (self._value,)
 
     def reveal(self) -> str:
         """Give the hidden string."""
@@ -67,7 +99,16 @@ def tells_a_secret(key: str, value: str) -> bool:
     >>> tells_a_secret("password", "x"), tells_a_secret("url", "mysql://me:x@h/db"), tells_a_secret("key", "id")
     (True, True, False)
     """
-    return bool(value) and bool(_TELLING_KEY.search(key) or _URL_WITH_PASSWORD.search(value))
+    return bool(value) and (tells(key) or bool(secrets_in(value)))
+
+
+def harmless(key: str, value: str) -> bool:
+    """Say whether a value of the environment under this key may come up in messages: a host, a path, a number.
+
+    >>> harmless("hosts", "a.example"), harmless("port", "5432"), harmless("password", "5432"), harmless("note", "abcd")
+    (True, True, False, False)
+    """
+    return not tells(key) and (key.lower() in _HARMLESS or value.lower() in ("true", "false") or value.isdigit())
 
 
 def interpolate(text: str, environment: Mapping[str, str]) -> tuple[str, bool]:

@@ -27,6 +27,7 @@ from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 from runnel.engine.base import Derived, Files
 from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
+from runnel.engine.launch import REDACTION, launch, redaction
 from runnel.engine.registry import Registry, cast_table, spark_schema, substitute
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.lake.files import ROW_GROUP
@@ -35,7 +36,7 @@ from runnel.model.program import quote
 from runnel.model.relation import Column
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -99,10 +100,15 @@ class SparkEngine:
         master: str = "local[*]",
         remote: str | None = None,
         conf: Mapping[str, str] | None = None,
+        secret: Collection[str] = (),
         driver: Driver | None = None,
     ) -> None:
-        """Keep the settings; nothing is started yet. `driver` is the lane for queries too small for a job."""
+        """Keep the settings; nothing is started yet. `driver` is the lane for queries too small for a job.
+
+        The settings named in `secret` are shown to nobody.
+        """
         self._given = spark
+        self._secret = frozenset(secret)
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self.driver = driver or Driver()
         if str(self._conf.get(ROUNDING, "true")).lower() != "true":
@@ -153,6 +159,9 @@ class SparkEngine:
         for key, value in {**TUNING, **self._conf}.items():
             builder = builder.config(key, value)
         try:
+            if self._secret and not self._remote:
+                builder = builder.config(REDACTION, redaction(self._conf, self._secret))
+                launch({str(k): str(v) for k, v in builder._options.items()}, self._secret)
             spark: SparkSession = builder.getOrCreate()
             _joined()
             if not self._remote and "spark.sql.shuffle.partitions" not in self._conf:

@@ -16,6 +16,7 @@ from sqlalchemy import event, exc
 
 from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError
 from runnel.lake import tables
+from runnel.redaction import know, normal, scrub, shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +40,7 @@ class Catalog:
             self.engine = _sqlite_engine(self.path, durable=durable)
         else:
             parsed = _postgres_url(url)
-            self.name = parsed.set(drivername="postgresql").render_as_string(hide_password=True)
+            self.name = shown(parsed.set(drivername="postgresql").render_as_string(hide_password=True))
             self.engine = _postgres_engine(parsed)
         self._reader = (
             self.engine.execution_options(isolation_level="REPEATABLE READ") if self.path is None else self.engine
@@ -67,8 +68,10 @@ class Catalog:
         try:
             yield
         except exc.IntegrityError as error:
+            scrub(error)
             raise Conflict("RUNNEL-EPOCH-CONFLICT", "somebody else published first", place=Place(self.name)) from error
         except exc.DBAPIError as error:
+            scrub(error)
             raise _as_runnel_error(error, self.name) from error
 
     def create(self, data_path: str) -> None:
@@ -172,9 +175,11 @@ def _sqlite_engine(path: Path, *, durable: bool) -> sa.Engine:
 
 
 def _postgres_url(url: str) -> sa.URL:
+    know(url, whole=False)
     try:
-        parsed = sa.make_url(url)
-    except exc.ArgumentError as error:
+        parsed = sa.make_url(normal(url))
+    except (exc.ArgumentError, ValueError) as error:
+        scrub(error)
         raise _unknown_url(url) from error
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise _unknown_url(url)

@@ -468,6 +468,7 @@ def spark_engine(settings: Config, spark: Any = None) -> Engine:
         master=settings.spark.master,
         remote=None if remote is None else str(config.reveal(remote)),
         conf=conf,
+        secret=[key for key, value in settings.spark.conf.items() if isinstance(value, config.Secret)],
         driver=Driver(settings.run.driver_rows),
     )
 

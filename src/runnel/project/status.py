@@ -11,6 +11,7 @@ from runnel.model.relation import Kind, find_relation
 from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
 from runnel.pipeline.runner import LEASE, RUN_NOTE
+from runnel.redaction import plainly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -131,7 +132,7 @@ def status(
 def _target(runtime: Runtime, head: Snapshot, target: config.Target) -> list[TargetStatus]:
     """Say where a target stood when somebody last delivered to it; it is not asked itself."""
     noted = runtime.lake.noted(note_name(target.name))
-    epochs, errors = noted.get("epochs", {}), noted.get("errors", {})
+    epochs, errors = noted.get("epochs", {}), plainly(noted.get("errors", {}))
     return [
         TargetStatus(target.name, view, table, epochs.get(view), _lacks(head, view, epochs.get(view)), errors.get(view))
         for view, table in target.views.items()
@@ -148,7 +149,7 @@ def _lacks(head: Snapshot, view: str, epoch: int | None) -> int:
 
 def _source(head: Snapshot, name: str, source: Source) -> SourceStatus:
     position = head.positions.get(name, {})
-    error = head.positions.get(error_note(name), {}).get("error")
+    error = plainly(head.positions.get(error_note(name), {}).get("error"))
     try:
         lag = source.lag(position or source.initial_offset())
     except RunnelError as unreachable:
@@ -161,7 +162,7 @@ def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewS
     strategy = runtime.program(view).strategy.value
     refresh = view.properties.get("refresh", "immediate")
     behind = head.epoch - view.frontier if _has_changes(head, view) else 0
-    return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, view.error)
+    return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, plainly(view.error))
 
 
 def _has_changes(head: Snapshot, view: ViewEntry) -> bool:

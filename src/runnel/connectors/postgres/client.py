@@ -9,6 +9,7 @@ import psycopg
 from psycopg import errors
 
 from runnel.errors import RunnelError, Terminal, Transient, Unreachable, UsageError
+from runnel.redaction import normal, scrub
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +26,7 @@ def connect(settings: Settings) -> psycopg.Connection[tuple[Any, ...]]:
     known: dict[str, Any] = {"password": settings.password.reveal()} if settings.password else {}
     with told(settings):
         connection = psycopg.connect(
-            settings.url.reveal(),
+            normal(settings.url.reveal()),
             autocommit=True,
             connect_timeout=max(2, int(settings.timeout)),
             tcp_user_timeout=int(settings.timeout * 1000),
@@ -43,6 +44,7 @@ def told(settings: Settings) -> Iterator[None]:
     try:
         yield
     except psycopg.Error as error:
+        scrub(error)
         raise as_runnel_error(settings.label, error) from error
 
 

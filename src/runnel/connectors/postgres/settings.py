@@ -10,6 +10,7 @@ from psycopg.conninfo import conninfo_to_dict
 
 from runnel.config import Secret, parse_duration
 from runnel.errors import Problems, RunnelError, UsageError, nearest
+from runnel.redaction import normal
 
 if TYPE_CHECKING:
     from runnel import config
@@ -61,6 +62,6 @@ def read_settings(target: config.Target) -> Settings:
 def _readable(url: str) -> bool:
     """Say whether the driver can read a URL; what it says of one it cannot read may have the password in it."""
     try:
-        return url.startswith(("postgresql://", "postgres://")) and bool(conninfo_to_dict(url))
+        return url.startswith(("postgresql://", "postgres://")) and bool(conninfo_to_dict(normal(url)))
     except psycopg.ProgrammingError:
         return False
