@@ -290,7 +290,7 @@ def test_functions_reach_the_program_as_they_were_written(shop: Shop, sql: str) 
             text.lower()
             .replace("`", "")
             .replace(" ", "")
-            .replace("t1.", "")
+            .replace("~1.", "")
             .replace("cast('2024-01-01'asdate)", "date'2024-01-01'")
         )
 

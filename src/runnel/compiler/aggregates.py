@@ -97,8 +97,8 @@ def _direct_sums(source: Spj, grouping: Grouping, names: dict[str, str]) -> Grou
     taken = {name.lower() for name in names.values()}
     keys: list[str] = []
     for i, expr in enumerate(grouping.groups):
-        own = expr.name if isinstance(expr, exp.Column) and expr.name.lower() not in taken else key(i)
-        keys.append(names.get(key(i)) or own)
+        plain = isinstance(expr, exp.Column) and not expr.name.startswith("_") and expr.name.lower() not in taken
+        keys.append(names.get(key(i)) or (expr.name if plain else key(i)))
         taken.add(keys[-1].lower())
     arguments, measures = _measures(grouping.calls)
     node = _over(source, _projected(grouping.groups, keys, arguments))

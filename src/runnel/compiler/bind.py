@@ -15,9 +15,9 @@ from sqlglot import exp
 
 from runnel.compiler import parse
 from runnel.compiler.changes import WORD, changes_in, refuse_changes, source_of
-from runnel.compiler.resolve import base_tables, find_relation
+from runnel.compiler.resolve import base_tables, find_relation, refuse_input_names
 from runnel.compiler.source import SourceText
-from runnel.model import program
+from runnel.model import program, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,8 +68,15 @@ def bind_tree(
         relation = find_relation(source_of(table, text), relations, text)
         read.add(relation.name)
         edits.append(_changes_edit(table, text.sql, program.name(program.changes(relation.name), role)))
+    refuse_input_names(tree, read, text)
     edits += [edit for column in tree.find_all(exp.Column) for edit in _unqualify(column, qualified)]
-    return _edited(text.sql, edits).rstrip().rstrip(";"), frozenset(read)
+    return without_end(_edited(text.sql, edits)), frozenset(read)
+
+
+def without_end(sql: str) -> str:
+    """Leave out the semicolon and the comments that a text ends with, so that it can be put into brackets."""
+    end = max((t.end for t in tokens.tokens(sql) if t.kind != "comment" and t.text != ";"), default=0)
+    return sql[:end]
 
 
 def _changes_edit(table: exp.Table, sql: str, name: str) -> tuple[int, int, str]:

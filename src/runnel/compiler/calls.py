@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import re
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from runnel.compiler.functions import AGGREGATES, EXTREMA, GENERATORS, LINEAR_AGGREGATES, NON_DETERMINISTIC
+from runnel.model.tokens import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -21,7 +22,12 @@ def called(sql: str, functions: Mapping[str, str]) -> dict[str, str]:
     >>> called("SELECT Mine(a) FROM t", {"mine": "f1", "other": "f2"})
     {'mine': 'f1'}
     """
-    words = {word.lower() for word in re.findall(r"(\w+)`?\s*\(", sql)} if functions else set()
+    if not functions:
+        return {}
+    read = [token for token in tokens(sql) if token.kind != "comment"]
+    words = {
+        name.name.lower() for name, bracket in pairwise(read) if bracket.text == "(" and name.kind in ("word", "name")
+    }
     return {name: functions[name] for name in sorted(words & functions.keys())}
 
 

@@ -14,7 +14,7 @@ from runnel.compiler.emit import expression, quoted
 from runnel.compiler.literals import literal_rows
 from runnel.compiler.outputs import improve
 from runnel.compiler.parse import syntax_error
-from runnel.compiler.resolve import base_tables, find_relation
+from runnel.compiler.resolve import base_tables, find_relation, refuse_input_names
 from runnel.compiler.source import SourceText
 from runnel.compiler.spark import DIALECT
 from runnel.compiler.support import findings, refuse
@@ -196,6 +196,7 @@ def _bound_tree(
         table.replace(
             exp.alias_(exp.table_(exp.to_identifier(f"{relation.name}__rows", quoted=True)), alias, table=True)
         )
+    refuse_input_names(tree, (relation for relation, _ in reads), text)
     return holder.this, frozenset(reads)
 
 

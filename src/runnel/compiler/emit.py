@@ -5,6 +5,7 @@ A query is written so that the reader of `explain` can follow it: one input per 
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from sqlglot import exp
 
     from runnel.compiler.plan import Generator, Scan, Spj
-    from runnel.model.program import Role
+    from runnel.model.program import Around, Role
     from runnel.model.relation import Column
 
 
@@ -37,6 +38,15 @@ class Piece:
 def quoted(name: str) -> str:
     """Write a name in backquotes."""
     return "`" + name.replace("`", "``") + "`"
+
+
+GAP = f"<{uuid.uuid4().hex}>"
+"""Where the terms of a change go while a text is written. No user can have written it: it is another one in each process."""
+
+
+def cut(text: str) -> Around:
+    """Give a text as the pieces around its gaps."""
+    return tuple(text.split(GAP))
 
 
 def grouped(columns: Iterable[Column], prefix: str = "") -> tuple[str, str]:
@@ -91,7 +101,7 @@ def select(node: Spj, pieces: list[Piece], lead: int | None = None) -> Piece:
     lines += [_lateral(generator) for generator in node.generators]
     if conditions:
         lines.append("WHERE " + " AND ".join(_condition(c) for c in conditions))
-    hint = f"/*+ BROADCAST({node.inputs[lead].alias}) */ " if lead is not None and len(node.inputs) > 1 else ""
+    hint = f"/*+ BROADCAST({quoted(node.inputs[lead].alias)}) */ " if lead is not None and len(node.inputs) > 1 else ""
     columns = [f"{expression(p.expr)} AS {quoted(p.name)}" for p in node.projections]
     weight = " * ".join(f"{quoted(node.inputs[i].alias)}.{quoted(WEIGHT)}" for i in order) or "CAST(1 AS BIGINT)"
     signed = weight if node.sign > 0 else f"-({weight})"

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
-from runnel.compiler.emit import grouped, quoted
+from runnel.compiler.emit import GAP, cut, grouped, quoted
 from runnel.compiler.sharing import shared_join
 from runnel.model import program
 from runnel.model.program import Step, Term
@@ -45,7 +45,7 @@ def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analy
         tuple(terms),
         _initial(keyed, states, shapes),
         reads,
-        _around(target, keyed, states, shapes),
+        cut(_around(target, keyed, states, shapes)),
         reads | {(name, "stored_old")},
         shared=_shared(keyed),
     )
@@ -107,7 +107,7 @@ def _around(target: Relation, keyed: Keyed, states: list[Piece], shapes: Shapes)
     feeds = []
     if keyed.keys:
         keys = ", ".join(quoted(key(i)) for i in range(len(keyed.keys)))
-        feeds.append(f"`_keys` AS (SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
+        feeds.append(f"`_keys` AS (SELECT DISTINCT {keys} FROM (\n{GAP}\n))")
     for feed, state in zip(keyed.feeds, states, strict=True):
         rows = plain_rows(shapes[rows_of(feed)], state.sql, touched("s", feed.keys))
         feeds.append(f"{quoted(feed.name)} AS (\n{rows}\n)")

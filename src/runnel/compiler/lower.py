@@ -73,7 +73,7 @@ class Lowering:
     def alias(self) -> str:
         """Give a name no other input of the view has."""
         self.aliases += 1
-        return f"t{self.aliases}"
+        return plan.alias(self.aliases)
 
     def save(self, saving: Saving, tables: Iterable[str]) -> None:
         """Note what a declared key of these tables spares."""
@@ -207,7 +207,7 @@ def _body(context: Lowering, select: exp.Select, frame: From, outputs: list[Outp
     group, having = select.args.get("group"), select.args.get("having")
     if group is not None or having is not None or has_aggregate(expr for _, expr in outputs):
         return _grouped(context, select, frame, outputs, few)
-    names = plan.unique(tuple(name for name, _ in outputs))
+    names = plan.unique(tuple(plan.inner(name) for name, _ in outputs))
     conditions = _qualify(context, select, frame)
     exprs = subqueries.expand(context, frame, [*(expr for _, expr in outputs), *conditions])
     few = {**few, **windows.bounds(exprs[len(outputs) :])}
@@ -248,7 +248,7 @@ def _grouped(
         sets = [[expanded[groups.index(e)] for e in chosen] for chosen in sets]
     groups = expanded
     condition = every[-1] if condition is not None else None
-    shown = [(name, expr) for (name, _), expr in zip(outputs, every, strict=False)]
+    shown = [(plan.inner(name), expr) for (name, _), expr in zip(outputs, every, strict=False)]
     grouping = take_apart(frame.scope, groups, shown, condition)
     source = Spj(tuple(frame.inputs), tuple(frame.where), (), 1, tuple(frame.generators))
     above = [*(e for _, e in grouping.outputs), *grouping.having]
@@ -269,7 +269,7 @@ def _grouped(
     outer.where += exprs[count:]
     exprs = subqueries.expand(context, outer, exprs[:count])
     exprs = windows.expand(context, outer, exprs, few)
-    names = plan.unique(tuple(name for name, _ in outputs))
+    names = plan.unique(tuple(plan.inner(name) for name, _ in outputs))
     return Spj(
         tuple(outer.inputs), tuple(outer.where), tuple(Projection(n, e) for n, e in zip(names, exprs, strict=True))
     )
@@ -385,10 +385,7 @@ def _item(context: Lowering, item: exp.Expr, frame: From) -> None:
         node, shown = rowmakers.pivoted(context, item, node, shown)
         pivot = item.args["pivots"][0]
         called = (pivot.alias.lower(),) if pivot.alias else called
-    renamed = item.args["alias"].columns if item.args.get("alias") is not None else []
-    shown = tuple(i.name for i in renamed) if renamed else shown
-    if len(shown) != len(node.names):
-        raise NotLinear("unknown form", item, "column aliases")
+    shown = _renamed_by(item.args.get("alias"), shown)
     columns = tuple((name, plan.column(alias, inner)) for name, inner in zip(shown, node.names, strict=True))
     frame.scope.sources = [*frame.scope.sources, Source(called, columns)]
     frame.inputs.append(Input(alias, node))
@@ -398,12 +395,29 @@ def _item(context: Lowering, item: exp.Expr, frame: From) -> None:
         rowmakers.lateral_view(context, lateral, frame)
 
 
+def _renamed_by(alias: exp.Expr | None, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Give the columns the names that an alias lists, if it lists any."""
+    if not isinstance(alias, exp.TableAlias) or not alias.columns:
+        return names
+    if len(alias.columns) != len(names):
+        raise NotLinear("unknown form", alias, "column aliases")
+    return tuple(i.name for i in alias.columns)
+
+
+def _scanned(context: Lowering, relation: Relation) -> Node:
+    """Read a relation; columns whose names look like ours are named apart."""
+    names = tuple(c.name for c in relation.rows)
+    scan = Scan(relation, names)
+    marked = {plan.inner(name): name for name in names}
+    return scan if tuple(marked) == names else plan.renamed(scan, context.alias(), marked)
+
+
 def _table(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], tuple[str, ...]]:
     cte = cte_of(table)
     if cte is None:
         relation = find_relation(table, context.relations, context.text)
         names = tuple(c.name for c in relation.rows)
-        return Scan(relation, names), names, _called(table, relation)
+        return _scanned(context, relation), names, _called(table, relation)
     if any(cte is busy for busy in context.busy):
         raise NotLinear("recursive query", table)
     context.busy.append(cte)
@@ -412,7 +426,7 @@ def _table(context: Lowering, table: exp.Table) -> tuple[Node, tuple[str, ...], 
     finally:
         context.busy.pop()
     if cte.args["alias"].columns:
-        names = tuple(i.name for i in cte.args["alias"].columns)
+        names = _renamed_by(cte.args["alias"], names)
     return node, names, (table.alias_or_name.lower(),)
 
 

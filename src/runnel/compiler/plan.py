@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.model.relation import INTERNAL, RESERVED, WEIGHT
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -149,6 +151,29 @@ class Top:
     keys: tuple[str, ...]
     order: tuple[Order, ...]
     count: int
+
+
+def alias(number: int) -> str:
+    """Name an input; in the text of a view this form of a name is refused (`resolve.refuse_input_names`)."""
+    return f"{INTERNAL}{number}"
+
+
+def is_alias(name: str) -> bool:
+    """Say whether a name is one that `alias` gives."""
+    return name.startswith(INTERNAL) and name[len(INTERNAL) :].isdigit()
+
+
+def inner(name: str) -> str:
+    """Give the name that a user's column has inside a plan: what looks like a name of ours is marked.
+
+    >>> inner("a"), inner("_key_1"), inner("~1")
+    ('a', '~_key_1', '~~1')
+    """
+    return f"{INTERNAL}{name}" if name.startswith(("_", INTERNAL)) and name.lower() not in _GIVEN else name
+
+
+_GIVEN = frozenset(RESERVED) - {WEIGHT}
+"""Columns of CHANGES(...), which nobody else can have."""
 
 
 def column(alias: str, name: str) -> exp.Column:

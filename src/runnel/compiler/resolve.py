@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.compiler.plan import is_alias
 from runnel.compiler.plan import substitute as substituted
 from runnel.errors import Terminal, nearest
+from runnel.model.program import ROLES
 from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from runnel.compiler.source import SourceText
     from runnel.model.relation import Relation
@@ -87,6 +89,19 @@ def base_tables(tree: exp.Expr) -> list[exp.Table]:
     """List the table names of a query that stand for relations, in the order of the text."""
     found = [t for t in tree.find_all(exp.Table) if isinstance(t.this, exp.Identifier) and cte_of(t) is None]
     return sorted(found, key=lambda t: t.this.meta.get("start", 0))
+
+
+def refuse_input_names(tree: exp.Expr, read: Iterable[str], text: SourceText) -> None:
+    """Refuse names by which a program calls the relations this text reads: `orders__rows` in a text over `orders`."""
+    inputs = {f"{relation}__{role}".lower() for relation in read for role in ROLES}
+    for identifier in tree.find_all(exp.Identifier):
+        if identifier.name.lower() in inputs or is_alias(identifier.name):
+            raise Terminal(
+                "RUNNEL-VIEW-REFUSED",
+                f"the name {identifier.name!r} is reserved",
+                place=text.place_of(identifier),
+                hint="choose another name",
+            )
 
 
 @dataclass(frozen=True)

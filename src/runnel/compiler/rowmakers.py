@@ -96,7 +96,7 @@ def pivoted(context: Lowering, item: exp.Expr, node: Node, shown: tuple[str, ...
         for call in pivot.expressions:
             name = _pivot_name(value, call, several=len(pivot.expressions) > 1)
             outputs.append((name, context.resolve(_pivot_cell(fields[0].this, value, call), frame.scope, frame)))
-    grouping = take_apart(frame.scope, groups, outputs, None)
+    grouping = take_apart(frame.scope, groups, [(plan.inner(name), e) for name, e in outputs], None)
     lowered = context.as_node(kept(context, Spj(tuple(frame.inputs), (), ()), grouping))
     return lowered, tuple(name for name, _ in outputs)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import re
 from typing import TYPE_CHECKING
 
 from runnel.compiler.emit import grouped, quoted
-from runnel.model import program
+from runnel.model import program, tokens
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -65,8 +64,9 @@ def part_sql(relation: Relation, role: program.Role) -> str:
     columns = ", ".join(quoted(name) for name in (*(c.name for c in relation.columns), WEIGHT))
     keys = ", ".join(quoted(name) for name in relation.key)
     total = f"sum({quoted(WEIGHT)}) OVER (PARTITION BY {keys})"
-    counted = f"SELECT {columns}, {total} AS `_total` FROM {program.name(relation.name, 'delta')}"
-    return f"SELECT {columns} FROM ({counted}) WHERE `_total` {'=' if role == 'updated' else '<'} 0"
+    sum_ = quoted("_total" + "_" * max(len(c.name) for c in relation.columns))  # longer than any other
+    counted = f"SELECT {columns}, {total} AS {sum_} FROM {program.name(relation.name, 'delta')}"
+    return f"SELECT {columns} FROM ({counted}) WHERE {sum_} {'=' if role == 'updated' else '<'} 0"
 
 
 def _final_rows(relation: Relation, final: Final, stored: str, *, signed: bool) -> str:
@@ -144,5 +144,5 @@ def _both_sums(relation: Relation) -> str:
 
 
 def _renamed(sql: str, side: str) -> str:
-    """Make a formula read the sums of one side; its only backquotes are around stored names."""
-    return re.sub(r"`((?:[^`]|``)+)`", lambda m: f"`{side} {m.group(1)}`", sql)
+    """Make a formula read the sums of one side; its only quoted names are those of stored columns."""
+    return tokens.replace_names(sql, {name: f"{side} {name}" for name in tokens.quoted_names(sql)})

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from runnel.model.program import Role
 
-VERSION = 3
+VERSION = 4
 
 
 def program_to_json(program: Program) -> str:
@@ -93,11 +93,11 @@ def _step_out(step: Step) -> dict[str, Any]:
         "initial": step.initial,
         "grown": step.grown,
         "initial_reads": _reads_out(step.initial_reads),
-        "around": step.around,
+        "around": list(step.around),
         "around_reads": _reads_out(step.around_reads),
         "extra": [_term_out(term) for term in step.extra],
         "stored": step.stored,
-        **({"brief": step.brief, "unless": step.unless} if step.brief else {}),
+        **({"brief": list(step.brief), "unless": step.unless} if step.brief else {}),
         "shared": None
         if step.shared is None
         else {
@@ -114,13 +114,13 @@ def _step_in(data: dict[str, Any]) -> Step:
         tuple(_term_in(term) for term in data["terms"]),
         data["initial"],
         _reads_in(data["initial_reads"]),
-        data["around"],
+        tuple(data["around"]),
         _reads_in(data["around_reads"]),
         tuple(_term_in(term) for term in data["extra"]),
         data["stored"],
         None if data["shared"] is None else _shared_in(data["shared"]),
         data.get("grown", ""),
-        data.get("brief", ""),
+        tuple(data.get("brief", ())),
         data.get("unless", ""),
     )
 

@@ -27,7 +27,7 @@ def shared_join(node: Node) -> Shared | None:
     width = sum(len(scan.relation.rows) for scan in scans)
     if len(scans) < len(merged.inputs) or width > WIDEST:
         return None
-    aliases = {item.alias: f"t{number}" for number, item in enumerate(merged.inputs, 1)}
+    aliases = {item.alias: plan.alias(number) for number, item in enumerate(merged.inputs, 1)}
     inputs: list[Input] = []
     columns: list[Column] = []
     at: dict[tuple[str, str], str] = {}

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.compiler import differentiate, partials, passes
-from runnel.compiler.emit import quoted
+from runnel.compiler.emit import GAP, cut, quoted
 from runnel.compiler.sharing import shared_join
 from runnel.compiler.support import NotLinear
 from runnel.model.program import Step, Term
@@ -32,9 +32,8 @@ class _Sums:
     partials: tuple[Partial, ...]
 
     def fill(self, formula: str, value: Value, quote: Callable[[str], str]) -> str:
-        for partial in value.partials:
-            formula = formula.replace(f"{{{partial.kind}}}", quote(self.names[partial.kind, partial.argument]))
-        return formula
+        """Put the names of sums in the place of their kinds; formulas are ours and have braces for nothing else."""
+        return formula.format(**{p.kind: quote(self.names[p.kind, p.argument]) for p in value.partials})
 
 
 def aggregate_step(name: str, kind: Kind, grouped: Grouped, typed: Typed) -> Step:
@@ -48,13 +47,13 @@ def aggregate_step(name: str, kind: Kind, grouped: Grouped, typed: Typed) -> Ste
     keys = tuple(given[k] for k in aggregate.keys)
     stored = tuple(Column(sums.names[p.kind, p.argument], p.type) for p in sums.partials)
     relation = Relation(name, kind, (*keys, *stored), aggregate.keys, _final(grouped, values, sums, keys))
-    around = _around(aggregate.keys, sums)
+    around = cut(_around(aggregate.keys, sums))
     initial = differentiate.state(source, "new")
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
     return Step(
         relation,
         terms,
-        around.replace("{terms}", initial.sql),
+        initial.sql.join(around),
         initial.reads,
         around,
         shared=shared_join(aggregate.source),
@@ -113,7 +112,7 @@ def _around(keys: tuple[str, ...], sums: _Sums) -> str:
     columns.append(f"{_summed(quoted(WEIGHT), 'bigint')} AS {quoted(WEIGHT)}")
     changed = [f"{quoted(name)} <> 0" for name in (WEIGHT, *(sums.names[p.kind, p.argument] for p in sums.partials))]
     grouped = f"\n  GROUP BY {', '.join(group)}" if group else ""
-    inner = f"SELECT {', '.join([*group, *columns])}\n  FROM (\n{{terms}}\n){grouped}"
+    inner = f"SELECT {', '.join([*group, *columns])}\n  FROM (\n{GAP}\n){grouped}"
     names = [*group, *(quoted(sums.names[p.kind, p.argument]) for p in sums.partials), quoted(WEIGHT)]
     return f"SELECT {', '.join(names)}\nFROM ({inner})\nWHERE {' OR '.join(changed)}"
 

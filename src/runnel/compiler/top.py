@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
-from runnel.compiler.emit import grouped, quoted
+from runnel.compiler.emit import GAP, cut, grouped, quoted
 from runnel.compiler.keyed import key, touched
 from runnel.compiler.sharing import shared_join
 from runnel.model import program, types
@@ -68,24 +68,25 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, ...]:
         terms,
         "",
         frozenset(),
-        writer.near(),
+        cut(writer.near()),
         own,
         stored=False,
         shared=shared_join(top.source),
-        brief=writer.brief(),
+        brief=cut(writer.brief()),
         unless=LOST,
     )
-    judging = Step(odd, (_all_of(near),), "", frozenset(), writer.odd(), stored=False)
-    losing = Step(lost, (_all_of(odd),), "", frozenset(), writer.lost(), stored=False)
+    judging = Step(odd, (_all_of(near),), "", frozenset(), cut(writer.odd()), stored=False)
+    losing = Step(lost, (_all_of(odd),), "", frozenset(), cut(writer.lost()), stored=False)
     known: frozenset[tuple[str, Role]] = frozenset({(near.name, "delta"), (odd.name, "delta")})
-    slow = Term(writer.changed().replace("{terms}", writer.of_odd(of_near, of_odd)), frozenset({odd.name}), known | own)
+    changed = writer.of_odd(of_near, of_odd).join(cut(writer.changed()))
+    slow = Term(changed, frozenset({odd.name}), known | own)
     refilled = Term(writer.refilled(state.sql, lost.name), frozenset({lost.name}), state.reads | {(lost.name, "delta")})
     keeping = Step(
         target,
         (_all_of(near),),
         writer.initial(state.sql),
         state.reads,
-        writer.of_even(of_odd),
+        cut(writer.of_even(of_odd)),
         frozenset({(odd.name, "delta")}),
         (slow, refilled),
         # A union may take one of its branches away; a join would be computed twice to take a sample of it.
@@ -190,7 +191,7 @@ class _Writer:
         columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
         none = "CAST(0 AS BIGINT)"
         changed = (
-            f"SELECT {columns}, {none} AS `_old`, d.{_W} AS `_change` FROM (\n{{terms}}\n) AS d\n{joined}\n"
+            f"SELECT {columns}, {none} AS `_old`, d.{_W} AS `_change` FROM (\n{GAP}\n) AS d\n{joined}\n"
             f"WHERE coalesce(b.`_open`, true) OR coalesce({self._within()}, false)"
         )
         net = (
@@ -207,7 +208,7 @@ class _Writer:
 
     def _touched(self) -> str:
         keys = ", ".join(f"{quoted(k)} AS {quoted(key(i))}" for i, k in enumerate(self.keys))
-        return touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{{terms}}\n))")
+        return touched("o", self.keys, f"(SELECT DISTINCT {keys} FROM (\n{GAP}\n))")
 
     def _on(self, rows: str, groups: str) -> str:
         if not self.keys:
@@ -230,7 +231,7 @@ class _Writer:
         size = f"max(`_had`) + sum(CASE WHEN {came} THEN 1 WHEN {went} THEN -1 ELSE 0 END) AS `_size`"
         keys = "".join(f"{quoted(k)} AS {quoted(key(i))}, " for i, k in enumerate(self.keys))
         by = f" GROUP BY {self.group}" if self.keys else ""
-        groups = f"SELECT {keys}max(`_was`) AS `_was`, max(`_tie`) AS `_tie`, {size} FROM (\n{{terms}}\n){by}"
+        groups = f"SELECT {keys}max(`_was`) AS `_was`, max(`_tie`) AS `_tie`, {size} FROM (\n{GAP}\n){by}"
         shown = ", ".join(quoted(key(i)) for i in range(len(self.keys))) or f"1 AS {quoted(_ANY)}"
         short = f"(NOT `_was` AND `_size` < {self.count})"
         return (
@@ -241,13 +242,13 @@ class _Writer:
     def lost(self) -> str:
         """Write which groups ran out."""
         shown = ", ".join(quoted(key(i)) for i in range(len(self.keys))) or quoted(_ANY)
-        return f"SELECT {shown}, {_W} FROM (\n{{terms}}\n) WHERE {_RAN_OUT}"
+        return f"SELECT {shown}, {_W} FROM (\n{GAP}\n) WHERE {_RAN_OUT}"
 
     def of_even(self, odd: str) -> str:
         """Write what is near in groups that are not odd: it is the change."""
         columns = ", ".join(f"d.{quoted(n)}" for n in self.names)
         groups = f"LEFT ANTI JOIN {odd} AS g ON {self._on('d', 'g')}"
-        return f"SELECT {columns}, d.`_was` AS {_ALL}, d.{_W} FROM (\n{{terms}}\n) AS d\n{groups}"
+        return f"SELECT {columns}, d.`_was` AS {_ALL}, d.{_W} FROM (\n{GAP}\n) AS d\n{groups}"
 
     def of_odd(self, near: str, odd: str) -> str:
         """Write what is near in the others."""
@@ -267,7 +268,7 @@ class _Writer:
         )
         both = (
             f"SELECT * FROM ({there})\n"
-            f"UNION ALL SELECT {self.listed}, CAST(0 AS BIGINT), {_W}, CAST(NULL AS BOOLEAN) FROM (\n{{terms}}\n)"
+            f"UNION ALL SELECT {self.listed}, CAST(0 AS BIGINT), {_W}, CAST(NULL AS BOOLEAN) FROM (\n{GAP}\n)"
         )
         net = (
             f"SELECT {self.shown}, sum(`_old`) AS `_old`, sum(`_new`) AS `_new`, max(`_known`) AS `_known` "
@@ -310,8 +311,8 @@ class _Writer:
 
     def brief(self) -> str:
         """Write the change straight from the changed rows, and where a group ran out."""
-        changed = self.changed(told=True).replace("{terms}", f"SELECT {self.listed}, {_W} FROM `_changed`")
-        return f"SELECT {self.listed}, {_ALL}, {_RAN_OUT}, {_W} FROM (WITH `_changed` AS (\n{{terms}}\n)\n{changed})"
+        changed = f"SELECT {self.listed}, {_W} FROM `_changed`".join(cut(self.changed(told=True)))
+        return f"SELECT {self.listed}, {_ALL}, {_RAN_OUT}, {_W} FROM (WITH `_changed` AS (\n{GAP}\n)\n{changed})"
 
     def refilled(self, state: str, lost: str) -> str:
         """Write the first rows of the groups that ran out, from the source."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import re
+import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from runnel.compiler.lower import Lowering, lower
 from runnel.compiler.outputs import check_outputs, improve
 from runnel.compiler.parse import parse_query
 from runnel.compiler.plan import Keyed
-from runnel.compiler.resolve import base_tables, find_relation
+from runnel.compiler.resolve import base_tables, find_relation, refuse_input_names
 from runnel.compiler.sharing import shared_join
 from runnel.compiler.source import SourceText
 from runnel.compiler.spark import DIALECT
@@ -28,7 +28,7 @@ from runnel.compiler.stages import aggregate_step
 from runnel.compiler.support import Finding, NotLinear
 from runnel.compiler.top import top_steps
 from runnel.errors import Terminal, UsageError, nearest
-from runnel.model import types
+from runnel.model import tokens, types
 from runnel.model.program import Operator, Program, Step, Strategy, Term, changes
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
 
@@ -102,42 +102,61 @@ class _Compilation:
         return named[-1].target
 
 
-PLACEHOLDER = "#stage"
-"""What a stage is called until its content gives it a name."""
+PLACEHOLDER = f"#{uuid.uuid4().hex}"
+"""What a stage is called until its content gives it a name. No user can have written it: it is another in each process."""
 
 
 def _content_name(steps: tuple[Step, ...], functions: Mapping[str, str]) -> str:
     """Name a stage by all that it is, the bodies of users' functions too; the numbers of aliases inside it do not count."""
     numbers: dict[str, str] = {}
-    text = "\0".join(repr((s.target, s.initial, s.around, [t.sql for t in s.terms])) for s in steps)
-    plain = re.sub(
-        r"`t\d+`|BROADCAST\(t\d+\)", lambda m: numbers.setdefault(re.sub(r"\D", "", m[0]), f"#{len(numbers)}"), text
-    )
+
+    def plain(sql: str) -> str:
+        found = {n: numbers.setdefault(n, f"#{len(numbers)}") for n in tokens.parts(sql)[1] if plan.is_alias(n)}
+        return tokens.replace_names(sql, {**found, **_stage_names(sql, "#")})
+
+    what = [
+        (
+            replace(s.target, name=_spelled(s.target.name, "#")),
+            plain(s.initial),
+            [plain(piece) for piece in s.around],
+            [plain(term.sql) for term in s.terms],
+        )
+        for s in steps
+    ]
     bodies = called("\n".join(step.text for step in steps), functions)
-    return "#" + hashlib.sha256((plain + (repr(bodies) if bodies else "")).encode()).hexdigest()[:12]
+    return "#" + hashlib.sha256(repr((what, bodies)).encode()).hexdigest()[:12]
+
+
+def _spelled(relation: str, name: str) -> str:
+    """Give the name of a stage, or of what a step of it finds out, where its own name is known."""
+    return name + relation.removeprefix(PLACEHOLDER) if relation.startswith(PLACEHOLDER) else relation
+
+
+def _stage_names(sql: str, name: str) -> dict[str, str]:
+    return {found: _spelled(found, name) for found in tokens.quoted_names(sql) if found.startswith(PLACEHOLDER)}
 
 
 def _renamed(step: Step, name: str) -> Step:
     """Call a stage by its own name wherever its steps speak of it."""
 
-    def spelled(text: str) -> str:
-        return text.replace(PLACEHOLDER, name)
+    def spelled(sql: str) -> str:
+        return tokens.replace_names(sql, _stage_names(sql, name))
 
     def reads(found: frozenset[tuple[str, Role]]) -> frozenset[tuple[str, Role]]:
-        return frozenset((spelled(relation), role) for relation, role in found)
+        return frozenset((_spelled(relation, name), role) for relation, role in found)
 
     def term(t: Term) -> Term:
-        return Term(spelled(t.sql), frozenset(spelled(d) for d in t.deltas), reads(t.reads))
+        return Term(spelled(t.sql), frozenset(_spelled(d, name) for d in t.deltas), reads(t.reads))
 
     return replace(
         step,
-        target=replace(step.target, name=spelled(step.target.name)),
+        target=replace(step.target, name=_spelled(step.target.name, name)),
         terms=tuple(term(t) for t in step.terms),
         initial=spelled(step.initial),
         grown=spelled(step.grown),
-        brief=spelled(step.brief),
+        brief=tuple(spelled(piece) for piece in step.brief),
         initial_reads=reads(step.initial_reads),
-        around=spelled(step.around),
+        around=tuple(spelled(piece) for piece in step.around),
         around_reads=reads(step.around_reads),
         extra=tuple(term(t) for t in step.extra),
     )
@@ -169,8 +188,7 @@ def compile_view(
     found = support.findings(tree)
     support.refuse(found, text)
     by_name = {relation.name: relation for relation in relations.values()}
-    for table in base_tables(tree):
-        find_relation(table, by_name, text)
+    refuse_input_names(tree, [find_relation(table, by_name, text).name for table in base_tables(tree)], text)
     read = events.sources(tree, by_name, text)
     compilation = _Compilation(name, text, tree, {**by_name, **events.virtual(read)}, analyse)
     compilation.functions = functions or {}
@@ -213,6 +231,7 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
     context.remember(compilation.tree)
     lowered, names = lower(context, compilation.tree)
     check_outputs(compilation.name, names, compilation.tree, compilation.text)
+    lowered = _shown(lowered, names, context)
     if isinstance(lowered, Grouped):
         step = aggregate_step(compilation.name, Kind.VIEW, lowered, compilation.typed)
     elif isinstance(lowered, Keyed):
@@ -236,6 +255,20 @@ def _incremental(compilation: _Compilation, found: list[Finding]) -> Program:
     )
 
 
+def _shown(lowered: Kept, names: tuple[str, ...], context: Lowering) -> Kept:
+    """Give the columns of a view the names the user gave them."""
+    if isinstance(lowered, Grouped):
+        return replace(lowered, outputs=tuple((n, what) for n, (_, what) in zip(names, lowered.outputs, strict=True)))
+    if lowered.names == names:
+        return lowered
+    if not isinstance(lowered, Keyed):
+        return plan.renamed(lowered, context.alias(), dict(zip(names, lowered.names, strict=True)))
+    now = dict(zip(lowered.names, names, strict=True))
+    listed = ", ".join(f"{quoted(inner)} AS {quoted(name)}" for inner, name in now.items())
+    sql = f"SELECT {listed} FROM (\n{lowered.sql}\n)"
+    return replace(lowered, sql=sql, names=names, keys=tuple(now[k] for k in lowered.keys))
+
+
 def _saved(
     compilation: _Compilation, context: Lowering, lowered: Kept, parts: tuple[Step | Program, ...]
 ) -> tuple[Operator, ...]:
@@ -253,8 +286,10 @@ def _event_view(compilation: _Compilation, found: list[Finding], read: tuple[str
     """Compile a view over `CHANGES(...)`: it follows those alone, keeps nothing beside it, and is never recomputed."""
     c, refuse = compilation, events.no_stages
     try:
-        lowered, names = lower(Lowering(c.text, c.relations, refuse, refuse, refuse, c.typed), c.tree)
+        context = Lowering(c.text, c.relations, refuse, refuse, refuse, c.typed)
+        lowered, names = lower(context, c.tree)
         check_outputs(c.name, names, c.tree, c.text)
+        lowered = _shown(lowered, names, context)
         if isinstance(lowered, Keyed):
             refuse(lowered)
         if isinstance(lowered, Grouped):
@@ -310,10 +345,10 @@ def _bag_step(compilation: _Compilation, lowered: Node, names: tuple[str, ...]) 
     columns, by = emit_grouped(given)
     weight = quoted(WEIGHT)
     net = (
-        f"SELECT {columns}, CAST(sum({weight}) AS BIGINT) AS {weight} FROM (\n{{terms}}\n)"
-        f" GROUP BY {by} HAVING sum({weight}) <> 0"
+        f"SELECT {columns}, CAST(sum({weight}) AS BIGINT) AS {weight} FROM (\n",
+        f"\n) GROUP BY {by} HAVING sum({weight}) <> 0",
     )
-    return Step(target, terms, net.replace("{terms}", initial.sql), initial.reads, net)
+    return Step(target, terms, initial.sql.join(net), initial.reads, net)
 
 
 def _check_types(compilation: _Compilation, target: Relation) -> None:

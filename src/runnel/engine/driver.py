@@ -20,8 +20,8 @@ from runnel.engine.reduction import plan
 from runnel.errors import Terminal
 from runnel.lake import lookup
 from runnel.model import arrow, types
-from runnel.model.program import quote
 from runnel.model.relation import WEIGHT
+from runnel.model.tokens import quoted_names
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -173,7 +173,8 @@ class Driver:
 
     def _asked(self, step: Lookup, held: Mapping[str, Input]) -> pa.Table:
         """Ask for the keys, which a query over small inputs gives."""
-        named = {name: one for name, one in held.items() if quote(name)[1:-1] in step.keys}
+        asked = quoted_names(step.keys)
+        named = {name: one for name, one in held.items() if name in asked}
         text = _common(step.keys, named)
         if text is None:
             raise lookup.TooMuch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import re
 import threading
 import uuid
 from collections import OrderedDict
@@ -15,6 +14,7 @@ from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 from runnel.engine.base import Derived, Files, Rows
 from runnel.model import arrow, types
 from runnel.model.program import quote
+from runnel.model.tokens import quoted_names, replace_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -42,8 +42,8 @@ class Registry:
 
     def resolved(self, sql: str, inputs: Mapping[str, Input]) -> str:
         """Give the SQL with the inputs it names registered, and named as the session knows them."""
-        names = {name: self._register(inputs[name], inputs) for name in _named(sql) if name in inputs}
-        return substitute(sql, names)
+        names = {name: self._register(inputs[name], inputs) for name in quoted_names(sql) if name in inputs}
+        return replace_names(sql, names)
 
     def _register(self, source: Input, inputs: Mapping[str, Input]) -> str:
         match source:
@@ -101,23 +101,6 @@ class Registry:
         for old in forgotten:
             self.session.catalog.dropTempView(old)
         return name
-
-
-_NAMED = re.compile(r"`((?:[^`]|``)+)`")
-
-
-def _named(sql: str) -> set[str]:
-    return {found.replace("``", "`") for found in _NAMED.findall(sql)}
-
-
-def substitute(sql: str, names: Mapping[str, str]) -> str:
-    """Put other names in the place of backquoted ones."""
-
-    def replace(match: re.Match[str]) -> str:
-        name = names.get(match.group(1).replace("``", "`"))
-        return f"`{name}`" if name else match.group()
-
-    return _NAMED.sub(replace, sql)
 
 
 def _ddl(columns: Sequence[Column]) -> str:

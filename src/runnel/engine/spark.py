@@ -28,12 +28,13 @@ from runnel.engine.base import Derived, Files
 from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
 from runnel.engine.launch import REDACTION, launch, redaction
-from runnel.engine.registry import Registry, cast_table, spark_schema, substitute
+from runnel.engine.registry import Registry, cast_table, spark_schema
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.lake.files import ROW_GROUP
 from runnel.model import types
 from runnel.model.program import quote
 from runnel.model.relation import Column
+from runnel.model.tokens import replace_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -197,7 +198,7 @@ class SparkEngine:
         with _spoken(sql):
             registry = self._registry(quick=True)
             names = {name: registry.empty(columns) for name, columns in tables.items()}
-            schema = registry.session.sql(substitute(sql, names)).schema
+            schema = registry.session.sql(replace_names(sql, names)).schema
         return tuple(Column(field.name, types.parse(field.dataType.simpleString())) for field in schema.fields)
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:

@@ -29,6 +29,9 @@ PARTS: tuple[Role, ...] = ("updated", "removed")
 """The roles that hold some of a table's change, sorted by key."""
 Reads = frozenset[tuple[str, Role]]
 NOTHING: Reads = frozenset()
+Around = tuple[str, ...]
+"""A text with gaps, as the pieces before, between and after them: what fills the gaps joins the pieces."""
+JUST_TERMS: Around = ("", "")
 
 
 def quote(identifier: str) -> str:
@@ -98,8 +101,8 @@ class Shared:
 class Step:
     """Computes the signed rows (or the stored sums) by which `target` changes, and its contents from scratch.
 
-    The change is `around` with `{terms}` replaced by the UNION ALL of the terms that can give rows; `around_reads` are the
-    inputs `around` itself names, beside those of the terms. `extra` terms are added to that behind `around`. `initial`
+    The change is the pieces of `around` with the UNION ALL of the terms that can give rows between each two of them;
+    `around_reads` are the inputs that `around` itself names, beside those of the terms. `extra` terms are added to that behind `around`. `initial`
     computes the stored contents over the `new` (or `rows`) role of its inputs; its last column is `_weight`, like every term's.
     A step of a `FULL` strategy has no terms: its change is `initial` minus what is stored.
 
@@ -112,15 +115,15 @@ class Step:
     terms: tuple[Term, ...]
     initial: str
     initial_reads: frozenset[tuple[str, Role]]
-    around: str = "{terms}"
+    around: Around = JUST_TERMS
     around_reads: frozenset[tuple[str, Role]] = frozenset()
     extra: tuple[Term, ...] = ()
     stored: bool = True
     shared: Shared | None = None
     grown: str = ""
     """What may stand for `initial` where nothing was taken away from any input yet, because it costs less; else ''."""
-    brief: str = ""
-    """Of a first step: what may stand in place of `around` to give the whole program's change at once; else ''.
+    brief: Around = ()
+    """Of a first step: what may stand in place of `around` to give the whole program's change at once; else nothing.
 
     It is worth trying for a few changed rows. It has one more column, `unless`, before the weight: where that is true in any row,
     all of the steps have to be run."""
@@ -132,20 +135,20 @@ class Step:
         Terms that begin with a part of a change that is known to be `empty` are left out.
         """
         live = [term.sql for term in self.terms if term.live(changed, empty)]
-        parts = [self.around.replace("{terms}", "\nUNION ALL\n".join(live))] if live else []
+        parts = ["\nUNION ALL\n".join(live).join(self.around)] if live else []
         parts += [term.sql for term in self.extra if term.deltas <= changed]
         return "\nUNION ALL\n".join(parts) if parts else None
 
     @property
     def text(self) -> str:
         """All SQL of the step, for whoever looks for something in it."""
-        return "\n".join([self.initial, self.around, *(term.sql for term in (*self.terms, *self.extra))])
+        return "\n".join([self.initial, *self.around, *(term.sql for term in (*self.terms, *self.extra))])
 
     def shared_sql(self, changed: frozenset[str]) -> str:
         """Give the SQL of the change over the change of the shared join, when also these relations changed."""
         assert self.shared is not None, self.target.name
         more = [term.sql for term in self.extra if term.deltas <= changed]
-        return "\nUNION ALL\n".join([self.around.replace("{terms}", self.shared.term.sql), *more])
+        return "\nUNION ALL\n".join([self.shared.term.sql.join(self.around), *more])
 
     def shared_reads(self, changed: frozenset[str]) -> frozenset[tuple[str, Role]]:
         """Say which inputs that SQL names."""
@@ -156,7 +159,7 @@ class Step:
     @property
     def uses(self) -> int:
         """How often the change of what it reads stands in the SQL of the change."""
-        return self.around.count("{terms}") if self.terms else 0
+        return len(self.around) - 1 if self.terms else 0
 
     @property
     def parts(self) -> Reads:

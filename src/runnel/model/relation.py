@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from runnel.model.types import Type
 
 WEIGHT = "_weight"
+INTERNAL = "~"
+"""How names begin that the compiler gives to the inputs of a view's SQL: `~1`, `~2`; it also marks columns named like ours."""
 RESERVED_PREFIXES = ("_runnel", "__")
 RESERVED_SUFFIXES = tuple(f"__{role}" for role in ROLES)
 RESERVED = (WEIGHT, "_op", "_epoch", "_time", "_transaction")
