@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler import joins, limits, partners, plan, rowmakers, subqueries, windows
+from runnel.compiler import joins, limits, partners, plan, rowmakers, subqueries, window_ties, windows
 from runnel.compiler.aggregates import kept
 from runnel.compiler.changes import WORD, changes_relation, is_changes, source_of
 from runnel.compiler.grouping import Grouped, group_list, has_aggregate, take_apart
@@ -52,7 +52,7 @@ class Lowering:
     busy: list[exp.CTE] = field(default_factory=list)
     subqueries: list[Subquery] = field(default_factory=list)
     queries: list[exp.Expr] = field(default_factory=list)
-    bounds: dict[str, int] = field(default_factory=dict)
+    asked: windows.Asked | None = None
     """Columns of the query lowered next of which only small values are asked for."""
     definite: bool = False
     """Whether an order that the query leaves open was completed in its tree."""
@@ -183,17 +183,17 @@ def _as(context: Lowering, node: Node, names: tuple[str, ...], casts: list[str |
 
 def _select(context: Lowering, select: exp.Select) -> Lowered:
     frame = From(Scope(context.text))
-    bounds, context.bounds = context.bounds, {}
+    asked, context.asked = context.asked, None
     fill_from(context, select, frame)
     if select.args.get("where") is not None:
         frame.where += plan.conjuncts(context.resolve(select.args["where"].this, frame.scope, frame))
-    windows.prepare(context, select, frame)
+    window_ties.prepare(context, select, frame)
     outputs = outputs_of(context, select, frame)
     names = tuple(name for name, _ in outputs)
     order = limits.order_of(context, select, frame, outputs)
     hidden = limits.hidden(order, outputs)
     distinct = select.args.get("distinct")
-    few = {expr: bounds[name.lower()] for name, expr in outputs if name.lower() in bounds} if distinct is None else {}
+    few = windows.few_asked(asked, select, outputs)
     lowered = _body(context, select, frame, outputs if distinct else [*outputs, *hidden], few)
     if distinct is not None:
         if distinct.args.get("on") is not None:
@@ -283,9 +283,9 @@ def fill_from(context: Lowering, select: exp.Select, frame: From) -> None:
     """Take a SELECT's FROM, joins and lateral views into a frame; without a FROM it is one row of nothing."""
     if select.args.get("from_") is not None:
         item = select.args["from_"].this
-        context.bounds = windows.asked(select, item)
+        context.asked = windows.asked(select, item)
         _item(context, item, frame)
-        context.bounds = {}
+        context.asked = None
     for join in select.args.get("joins") or []:
         _join(context, join, frame)
     for lateral in select.args.get("laterals") or []:

@@ -200,11 +200,14 @@ def compile_view(
     if mode == "full":
         return _full(compilation, [Finding(support.BY_FEATURE["forced"], tree, "recompute"), *found])
     if not hurdles:
+        written = tree.copy()  # lowering makes open choices in the tree, and may stop half-way
         try:
             return _incremental(compilation, found)
         except NotLinear as signal:
             hurdles = [signal.finding]
+            compilation.tree = written
         except Terminal as error:
+            compilation.tree = written
             hurdles = [_misread(compilation, error)]
     if mode == "incremental":
         raise support.not_incremental(hurdles[0], text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -11,10 +11,9 @@ from runnel.compiler import plan
 from runnel.compiler.emit import expression, quoted
 from runnel.compiler.functions import function_name
 from runnel.compiler.grouping import Grouped
-from runnel.compiler.partners import unique
 from runnel.compiler.plan import Aggregate, Feed, Input, Keyed, Order, Projection, Scan, Spj, Top
+from runnel.compiler.resolve import cte_of
 from runnel.compiler.support import NotLinear
-from runnel.model import types
 from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
@@ -23,12 +22,6 @@ if TYPE_CHECKING:
     from runnel.compiler.joins import From
     from runnel.compiler.lower import Lowering
     from runnel.compiler.plan import Node
-
-BY_PLACE = frozenset(
-    {"row_number", "ntile", "lag", "lead", "first", "last", "first_value", "last_value", "nth_value", "any_value"}
-)
-"""Functions whose value depends on the place of a row among its equals."""
-
 
 LARGEST = 10_000
 """Up to this rank the first rows are kept instead of all."""
@@ -39,120 +32,81 @@ def above(exprs: list[exp.Expr]) -> bool:
     return any(e.find(exp.Window) for e in exprs)
 
 
-def prepare(context: Lowering, select: exp.Select, frame: From) -> None:
-    """Write named windows out, and complete orders that leave open which of two rows comes first."""
-    parts = [*select.expressions, *([select.args["qualify"]] if select.args.get("qualify") else [])]
-    found = [w for part in parts for w in _own_windows(part)]
-    named = {w.name.lower(): w for w in select.args.get("windows") or []}
-    for window in found:
-        if window.args.get("alias") is not None:
-            definition = named.get(window.args["alias"].name.lower())
-            if definition is None:
-                raise NotLinear("window function", window)
-            for part in ("partition_by", "order", "spec"):
-                value = definition.args.get(part)
-                window.set(part, [v.copy() for v in value] if isinstance(value, list) else value and value.copy())
-            window.set("alias", None)
-            context.definite = True
-    for window in found:
-        if _by_place(window):
-            _complete(context, select, frame, window)
+@dataclass(frozen=True)
+class Asked:
+    """Small values that a SELECT asks for of columns of the one query it reads: `{column: greatest value}` in lower case.
+
+    `renamed` are the names by which it calls the columns, where an alias gives them new ones.
+    """
+
+    query: exp.Expr
+    bounds: Mapping[str, int]
+    renamed: tuple[str, ...] = ()
 
 
-def _own_windows(part: exp.Expr) -> list[exp.Window]:
-    """Find windows of this SELECT, not those of subqueries in it."""
-    found = []
-    for window in part.find_all(exp.Window):
-        node = window.parent
-        while node is not None and node is not part and not isinstance(node, exp.Query):
-            node = node.parent
-        if node is part or node is None or not isinstance(node, exp.Query):
-            found.append(window)
-    return found
-
-
-def _by_place(window: exp.Window) -> bool:
-    call = window.this.this if isinstance(window.this, (exp.IgnoreNulls, exp.RespectNulls)) else window.this
-    spec = window.args.get("spec")
-    rows = spec is not None and str(spec.args.get("kind", "")).upper() == "ROWS"
-    return function_name(call) in BY_PLACE or (rows and spec is not None and not _whole(spec))
-
-
-def _whole(spec: exp.Expr) -> bool:
-    return spec.args.get("start") == "UNBOUNDED" and spec.args.get("end") == "UNBOUNDED"
-
-
-def _complete(context: Lowering, select: exp.Select, frame: From, window: exp.Window) -> None:
-    given = [*window.args.get("partition_by", []), *(o.this for o in _items(window))]
-    group = select.args.get("group")
-    if group is not None:
-        missing = [e for e in _group_items(select) if e not in given]
-    else:
-        missing = _columns(context, frame, given)
-    if not missing:
-        return
-    items = [*(o.copy() for o in _items(window)), *(exp.Ordered(this=e.copy(), nulls_first=True) for e in missing)]
-    window.set("order", exp.Order(expressions=items))
-    context.definite = True
-
-
-def _items(window: exp.Window) -> list[exp.Expr]:
-    order = window.args.get("order")
-    return list(order.expressions) if order is not None else []
-
-
-def _group_items(select: exp.Select) -> list[exp.Expr]:
-    found = []
-    for item in select.args["group"].expressions:
-        if isinstance(item, exp.Literal) and item.is_int:
-            item = select.expressions[int(item.this) - 1].unalias()
-        found.append(item)
-    return found
-
-
-def _columns(context: Lowering, frame: From, given: list[exp.Expr]) -> list[exp.Expr]:
-    """Give the columns in scope that an order must have beside the given ones to be complete."""
-    resolved = [context.resolve(e, frame.scope, frame) for e in given if not e.find(exp.Query)]
-    if len(frame.inputs) == 1 and not frame.generators:
-        names = tuple(Projection(f"_u{i}", e) for i, e in enumerate(resolved))
-        if unique(Spj(tuple(frame.inputs), (), names), frozenset(p.name for p in names)):
-            return []
-    node, at = frame.node()
-    node = replace(node, where=())
-    typed = {n: c.type for n, c in zip(node.names, context.typed(node), strict=True)}
-    found: list[exp.Expr] = []
-    for source in frame.scope.sources:
-        called = next((n for n in source.names if n and "." not in n), "")
-        for name, expr in source.columns:
-            column = expr.find(exp.Column)
-            if column is None or expr in resolved or _unordered(typed[at[column.table, column.name]]):
-                continue
-            found.append(
-                exp.column(
-                    exp.to_identifier(name, quoted=True),
-                    table=exp.to_identifier(called, quoted=True) if called else None,
-                )
-            )
-    return found
-
-
-def _unordered(type_: types.Type) -> bool:
-    return isinstance(type_, types.Map) or "map<" in str(type_)
-
-
-def asked(select: exp.Select, item: exp.Expr) -> dict[str, int]:
-    """Find conditions such as `rank <= 3` on columns of the one query a SELECT reads, if it reads just one."""
+def asked(select: exp.Select, item: exp.Expr) -> Asked | None:
+    """Find conditions such as `rank <= 3` on columns of the one query a SELECT reads, if it reads nothing else."""
     where = select.args.get("where")
-    if where is None or select.args.get("joins") or select.args.get("laterals") or item.args.get("pivots"):
-        return {}
-    if isinstance(item, exp.Subquery) and item.args.get("joins"):
-        return {}
-    found: dict[str, int] = {}
+    if where is None or select.args.get("joins") or select.args.get("laterals") or _more_than_a_query(item):
+        return None
+    found = _query_of(item)
+    if found is None:
+        return None
+    bounds = {}
     for condition in plan.conjuncts(where.this):
         bound = _bound(condition)
-        if bound is not None and isinstance(bound[0], exp.Column):
-            found[bound[0].name.lower()] = bound[1]
-    return found
+        if bound is not None and isinstance(bound[0], exp.Column) and _is_of(bound[0], item):
+            bounds[bound[0].name.lower()] = bound[1]
+    return Asked(found[0], bounds, found[1]) if bounds else None
+
+
+def _more_than_a_query(item: exp.Expr) -> bool:
+    return any(value for part, value in item.args.items() if part not in ("this", "alias", "with_"))
+
+
+def _is_of(column: exp.Column, item: exp.Expr) -> bool:
+    """Say whether a column is the item's own, not a field of one of its columns."""
+    owner = [part.name.lower() for part in column.parts[:-1]]
+    return not owner or owner == [item.alias_or_name.lower()]
+
+
+def _query_of(item: exp.Expr) -> tuple[exp.Select, tuple[str, ...]] | None:
+    """Give the SELECT whose rows an item of a FROM stands for, with the new names it gives to the columns."""
+    renamed: tuple[str, ...] = ()
+    while not isinstance(item, exp.Select):
+        if _more_than_a_query(item):
+            return None
+        renamed = renamed or _column_aliases(item)
+        cte = cte_of(item) if isinstance(item, exp.Table) and isinstance(item.this, exp.Identifier) else None
+        if cte is not None:
+            renamed = renamed or _column_aliases(cte)
+            item = cte.this
+        elif isinstance(item, exp.Subquery):
+            item = item.this
+        else:
+            return None
+    return item, renamed
+
+
+def _column_aliases(item: exp.Expr) -> tuple[str, ...]:
+    alias = item.args.get("alias")
+    return tuple(i.name for i in alias.columns) if isinstance(alias, exp.TableAlias) else ()
+
+
+def few_asked(asked: Asked | None, select: exp.Select, outputs: list[tuple[str, exp.Expr]]) -> dict[exp.Expr, int]:
+    """Give the outputs of a SELECT of which only small values are read, with the greatest one.
+
+    Rows with greater values may be dropped only if nothing else reads them: that is so where the SELECT's rows go to the asking
+    query alone and each for itself. A LIMIT or DISTINCT of the SELECT sees them all. (Other windows of the SELECT see them too;
+    `expand` computes those first.)
+    """
+    if asked is None or asked.query is not select or any(select.args.get(p) for p in ("limit", "offset", "distinct")):
+        return {}
+    names = asked.renamed or tuple(name for name, _ in outputs)
+    if len(names) != len(outputs):
+        return {}
+    bound = {name.lower(): expr for name, (_, expr) in zip(names, outputs, strict=True)}
+    return {bound[name]: count for name, count in asked.bounds.items() if name in bound}
 
 
 def bounds(conditions: list[exp.Expr]) -> dict[exp.Expr, int]:
@@ -196,14 +150,14 @@ def expand(
         projections.append(Projection("_one", exp.Literal.number(1)))
     node: Node = Spj(tuple(frame.inputs), tuple(frame.where), tuple(projections), 1, tuple(frame.generators))
     values: dict[exp.Window, str] = {}
-    for part in dict.fromkeys(_partition(w) for w in found):
+    pruned = _pruned(found, few or {})
+    parts = dict.fromkeys(_partition(w) for w in found)
+    for part in sorted(parts, key=lambda p: pruned is not None and p == _partition(pruned)):
         mine = [w for w in found if _partition(w) == part]
-        count = (few or {}).get(mine[0]) if len(mine) == 1 and _items(mine[0]) else None
-        name = function_name(mine[0].this)
-        if count is not None and (name in ("row_number", "rank") or (name == "dense_rank" and count == 1)):
-            node = _first_rows(context, node, [keys[e] for e in part], mine[0], bare, count)
-        elif count is not None and name == "dense_rank" and not part:
-            node = _first_values(context, node, mine[0], bare, count)
+        if pruned is not None and mine == [pruned]:
+            count = (few or {})[pruned]
+            kept = _first_values if function_name(pruned.this) == "dense_rank" and count > 1 else _first_rows
+            node = kept(context, node, [keys[e] for e in part], pruned, bare, count)
         elif not part and not small:
             raise NotLinear("window over all rows", mine[0])
         named = {w: f"_w{len(values) + i}" for i, w in enumerate(mine, 1)}
@@ -223,6 +177,21 @@ def expand(
     return [e.copy().transform(change) for e in exprs]
 
 
+def _pruned(found: list[exp.Window], few: Mapping[exp.Expr, int]) -> exp.Window | None:
+    """Give the window whose small values are all that is asked for, so that the first rows are enough: one at most.
+
+    It is computed last, so that all others still see every row; one with the same partition is computed with it and would not.
+    """
+    for window in found:
+        alone = [w for w in found if _partition(w) == _partition(window)] == [window]
+        if window not in few or not alone or not _items(window):
+            continue
+        name = function_name(window.this)
+        if name in ("row_number", "rank") or (name == "dense_rank" and (few[window] == 1 or not _partition(window))):
+            return window
+    return None
+
+
 def _first_rows(
     context: Lowering,
     node: Node,
@@ -238,9 +207,15 @@ def _first_rows(
 
 
 def _first_values(
-    context: Lowering, node: Node, window: exp.Window, bare: Mapping[tuple[str, str], exp.Expr], count: int
+    context: Lowering,
+    node: Node,
+    keys: list[str],
+    window: exp.Window,
+    bare: Mapping[tuple[str, str], exp.Expr],
+    count: int,
 ) -> Node:
     """Keep the first values of the order and give the rows that have them: all that small dense ranks need, however many."""
+    assert not keys
     source, order = _with_order(context, node, window, bare)
     by = tuple(o.column for o in order)
     inner, rows, firsts = context.alias(), context.alias(), context.alias()
@@ -265,6 +240,11 @@ def _with_order(
         Order(f"_s{i}", bool(o.args.get("desc")), bool(o.args.get("nulls_first"))) for i, o in enumerate(_items(window))
     )
     return Spj((Input(alias, node),), (), tuple(shown)), order
+
+
+def _items(window: exp.Window) -> list[exp.Expr]:
+    order = window.args.get("order")
+    return list(order.expressions) if order is not None else []
 
 
 def _outermost(expr: exp.Expr) -> list[exp.Window]:
