@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.base import Derived, Files, Rows, Written
 from runnel.engine.dialect import to_duckdb
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Terminal
@@ -87,7 +87,7 @@ def test_written_files_are_read_back_with_field_ids_and_missing_columns_as_null(
 ) -> None:
     source = {"t": Rows(pa.table({"a": [2, 1], "w": [1, -1]}), columns(a="bigint", w="bigint"))}
     schema = pa.schema([pa.field("a", pa.int64(), metadata={"PARQUET:field_id": "7"}), pa.field("w", pa.int64())])
-    (path,) = engine.write("SELECT a, w FROM `t`", source, schema, str(tmp_path / "new"), order=["a"])
+    (path,) = engine.write("SELECT a, w FROM `t`", source, schema, str(tmp_path / "new"), order=["a"]).paths
     stored = pq.ParquetFile(path)
     assert stored.read().column("a").to_pylist() == [1, 2]
     assert (stored.schema_arrow.field("a").metadata or {})[b"PARQUET:field_id"] == b"7"
@@ -98,7 +98,7 @@ def test_written_files_are_read_back_with_field_ids_and_missing_columns_as_null(
 def test_no_files_are_an_empty_table_and_no_rows_make_no_file(engine: DuckDbEngine, tmp_path: Path) -> None:
     files = {"f": Files((), columns(a="bigint"))}
     assert engine.rows("SELECT count(*) AS n FROM `f`", files).to_pylist() == [{"n": 0}]
-    assert engine.write("SELECT a FROM `f`", files, pa.schema([("a", pa.int64())]), str(tmp_path)) == []
+    assert engine.write("SELECT a FROM `f`", files, pa.schema([("a", pa.int64())]), str(tmp_path)) == Written((), 0)
 
 
 def test_a_wrong_query_is_a_terminal_error_of_one_line(engine: DuckDbEngine) -> None:

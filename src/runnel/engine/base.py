@@ -51,6 +51,35 @@ class Derived:
 
 Input = Files | Rows | Derived
 
+RESULT_ROWS = 4_000_000
+RESULT_BYTES = 256 << 20
+"""A result beyond either is not brought to the driver: to sort and write it there takes about three times its size."""
+
+
+class TooLarge(Exception):
+    """A result is larger than belongs into the driver's memory: it is to be written where it is computed."""
+
+
+@dataclass(frozen=True)
+class Bound:
+    """How much of a result may come to the driver."""
+
+    rows: int = RESULT_ROWS
+    bytes: int = RESULT_BYTES
+
+    def check(self, rows: int, bytes: int) -> None:
+        """Raise `TooLarge` where a result is beyond it."""
+        if rows > self.rows or bytes > self.bytes:
+            raise TooLarge
+
+
+@dataclass(frozen=True)
+class Written:
+    """Files that an engine wrote, and how many rows it gave its writer: the files have to hold as many."""
+
+    paths: tuple[str, ...]
+    rows: int
+
 
 @dataclass
 class Counted:
@@ -100,17 +129,20 @@ class Engine(Protocol):
         ...
 
     def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
-        """Run a step of a delta program, wherever that is cheapest; the result is small and comes to the driver."""
+        """Run a step of a delta program, wherever that is cheapest, and bring its result to the driver.
+
+        Raises `TooLarge` where the result does not belong there, however small the change: `write` it then.
+        """
         ...
 
     def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
-        """Run a step of a delta program in the driver, if that is the place for it, however large the result; else None."""
+        """Run a step of a delta program in the driver, if that is the place for it and for its result; else None."""
         ...
 
     def write(
         self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
-    ) -> list[str]:
-        """Run a query and write its result as Parquet files below `folder`, clustered by `order`; give the paths."""
+    ) -> Written:
+        """Run a query and write its result as Parquet files below `folder`, clustered by `order`."""
         ...
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.engine.base import Counted, Derived, Files, Rows
+from runnel.engine.base import Bound, Counted, Derived, Files, Rows, TooLarge
 from runnel.engine.common import common, shape
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.reduction import plan
@@ -36,8 +36,10 @@ WHOLE = 50_000
 """Rows of a relation up to which it is read whole, and kept."""
 SCANNED = 12_000_000
 """Rows of row groups that one query's look-ups may go through."""
-HELD = 1 << 30
+HELD = 1 << 29
 """Bytes that the inputs of one query may take in the driver's memory."""
+HELD_BY_LOOKUP = 1 << 28
+"""Bytes that the rows found by one query's look-ups may take."""
 FEW = 20_000
 """Rows up to which one thread is faster: handing work to others costs more than the work."""
 
@@ -63,12 +65,20 @@ class Small:
 class Driver:
     """Runs small queries in this process.
 
-    `changes` bounds what is small; 0 sends every query to Spark. Relations of up to `whole` rows are read whole.
+    `changes` bounds what is small; 0 sends every query to Spark. Relations of up to `whole` rows are read whole. Results beyond
+    `bound` are not held here, however small the change they come from.
     """
 
-    def __init__(self, changes: int = CHANGES, whole: int = WHOLE, threads: int | None = None) -> None:
+    def __init__(
+        self,
+        changes: int = CHANGES,
+        whole: int = WHOLE,
+        threads: int | None = None,
+        bound: Bound | None = None,
+    ) -> None:
         """Keep the bounds; DuckDB is started on first use."""
         self.changes, self.whole = changes, whole
+        self.bound = bound or Bound()
         self.counted = Counted()
         self._threads = threads
         self._wide: set[str] = set()
@@ -123,7 +133,7 @@ class Driver:
                 held[name] = one
             elif isinstance(one, Files) and name not in large:
                 held[name] = self._whole(one)
-        reading = lookup.Reading(most=SCANNED)
+        reading = lookup.Reading(most=SCANNED, most_found=HELD_BY_LOOKUP)
         found = Small(reduced.sql, held)
         for step in reduced.lookups:
             source = inputs[step.source]
@@ -179,18 +189,21 @@ class Driver:
         if text is None:
             raise lookup.TooMuch
         try:
-            return self._engine(named).rows(text, named)
-        except Terminal:
+            return self._engine(named).rows_within(self.bound, text, named)
+        except (Terminal, TooLarge):
             raise lookup.TooMuch from None
 
     def rows(self, query: Small, columns: Sequence[Column] | None) -> pa.Table | None:
-        """Run a small query here; None where only Spark may, or where it fails and Spark has to say why."""
+        """Run a small query here; None where only Spark may, or where it fails and Spark has to say why.
+
+        Raises `TooLarge` where the result does not belong into the driver.
+        """
         text = _common(query.sql, query.inputs)
         if columns is None or text is None:
             return None
         if query.sql not in self._wide:
             try:
-                table = self._engine(query.inputs).rows(text, query.inputs, columns)
+                table = self._engine(query.inputs).rows_within(self.bound, text, query.inputs, columns)
             except Terminal as error:
                 if "Overflow" not in str(error):
                     return None
@@ -200,7 +213,7 @@ class Driver:
             if _common(query.sql, wide) is None:  # DuckDB rounds where decimals of all digits and other scales meet
                 return None
             try:
-                table = self._engine(wide).rows(text, wide, columns)
+                table = self._engine(wide).rows_within(self.bound, text, wide, columns)
             except Terminal:
                 return None
         self.counted.add(in_driver=1)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from runnel.engine.base import Counted, Derived, Files, Rows
+from runnel.engine.base import Counted, Derived, Files, Rows, Written
 from runnel.engine.dialect import to_duckdb
 from runnel.engine.quotients import MACROS
 from runnel.errors import Terminal, UsageError
@@ -29,7 +29,7 @@ from runnel.model.types import Array, Decimal, Map, Struct, Type
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from runnel.engine.base import Input
+    from runnel.engine.base import Bound, Input
     from runnel.engine.functions import UserFunction
 
 _NAMES = {
@@ -60,6 +60,7 @@ _BACK = {
 
 MANY_INPUTS = 6
 COPIED_AT_MOST = 1_000_000
+FETCHED_AT_ONCE = 100_000
 
 
 def _return_large_buffers() -> None:
@@ -132,12 +133,18 @@ class DuckDbEngine:
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver, cast to `columns` where given."""
+        return self.rows_within(None, sql, inputs, columns)
+
+    def rows_within(
+        self, bound: Bound | None, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None
+    ) -> pa.Table:
+        """Run a query and bring its result to the driver; raise `TooLarge` beyond a bound."""
         try:
-            return self._run(sql, inputs, columns, copied=False)
+            return self._run(sql, inputs, columns, bound, copied=False)
         except duckdb.NotImplementedException:
             # DuckDB plans comparisons into scans of Arrow data that such scans cannot do; its own tables can.
             try:
-                return self._run(sql, inputs, columns, copied=True)
+                return self._run(sql, inputs, columns, bound, copied=True)
             except duckdb.Error as error:
                 raise _wrong(error) from error
         except duckdb.Error as error:
@@ -153,7 +160,13 @@ class DuckDbEngine:
         return None
 
     def _run(
-        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None, *, copied: bool
+        self,
+        sql: str,
+        inputs: Mapping[str, Input],
+        columns: Sequence[Column] | None,
+        bound: Bound | None,
+        *,
+        copied: bool,
     ) -> pa.Table:
         cursor = self._cursor()
         sized = _sizes_matter(inputs)
@@ -165,24 +178,24 @@ class DuckDbEngine:
                     cursor.execute(f"CREATE TEMP TABLE {_quoted(name + ' (copy)')} AS SELECT * FROM {_quoted(name)}")
                     cursor.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
                     cursor.execute(f"ALTER TABLE {_quoted(name + ' (copy)')} RENAME TO {_quoted(name)}")
-            return _fetch(cursor, to_duckdb(sql), columns)
+            return _fetch(cursor, to_duckdb(sql), columns, bound)
         finally:
             cursor.close()
 
     def write(
         self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
-    ) -> list[str]:
-        """Run a query and write its result as one Parquet file below `folder`; give its path, or none for no rows."""
+    ) -> Written:
+        """Run a query and write its result as one Parquet file below `folder`, or none for no rows."""
         columns = [Column(field.name, types.from_arrow(field.type)) for field in schema]
         table = self.rows(sql, inputs, columns)
         if not table.num_rows:
-            return []
+            return Written((), 0)
         if order:
             table = arrow.in_order(table, order)
         Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
         pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path)
-        return [str(path)]
+        return Written((str(path),), table.num_rows)
 
     def close(self) -> None:
         """Let go of the database."""
@@ -309,14 +322,32 @@ def _register_empty(cursor: duckdb.DuckDBPyConnection, name: str, columns: tuple
     cursor.register(name, _schema(columns).empty_table())
 
 
-def _fetch(cursor: duckdb.DuckDBPyConnection, sql: str, columns: Sequence[Column] | None) -> pa.Table:
+def _fetch(
+    cursor: duckdb.DuckDBPyConnection, sql: str, columns: Sequence[Column] | None, bound: Bound | None
+) -> pa.Table:
     wanted = tuple(columns) if columns is not None else _describe(cursor, sql)
     given = ", ".join(_quoted(f"c{i}") for i in range(len(wanted)))
     casts = ", ".join(
         f"CAST({_quoted(f'c{i}')} AS {type_name(c.type)}) AS {_quoted(c.name)}" for i, c in enumerate(wanted)
     )
-    table = cursor.execute(f"SELECT {casts} FROM ({sql}) AS result({given})").to_arrow_table()
+    running = cursor.execute(f"SELECT {casts} FROM ({sql}) AS result({given})")
+    table = running.to_arrow_table() if bound is None else _within(running, bound)
     return table.cast(_schema(wanted))
+
+
+def _within(running: duckdb.DuckDBPyConnection, bound: Bound) -> pa.Table:
+    """Take a result as it comes, so that one that is too large is never held."""
+    reader = running.to_arrow_reader(FETCHED_AT_ONCE)
+    found, rows, size = [], 0, 0
+    try:
+        for batch in reader:
+            found.append(batch)
+            rows, size = rows + batch.num_rows, size + batch.nbytes
+            bound.check(rows, size)
+    except (pa.ArrowException, OSError) as error:  # so Arrow passes on what DuckDB says of a row
+        text = str(error)
+        raise (duckdb.NotImplementedException if "Not implemented" in text else duckdb.Error)(text) from error
+    return pa.Table.from_batches(found, reader.schema)
 
 
 def _schema(columns: Sequence[Column]) -> pa.Schema:

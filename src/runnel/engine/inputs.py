@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from runnel.compiler import part_sql, rows_delta_sql, rows_sql
-from runnel.engine.base import Derived, Files, Rows
+from runnel.engine.base import Derived, Files, Rows, TooLarge
 from runnel.engine.parts import part_of
 from runnel.errors import Terminal
 from runnel.lake import lookup
@@ -176,6 +176,17 @@ class Inputs:
         """Say whether the change of something that is kept nowhere is at hand."""
         return relation in self._beside and relation in self._stored_deltas
 
+    def computed(
+        self, relation: Relation, sql: str, inputs: Mapping[str, Input], columns: tuple[Column, ...]
+    ) -> Files | Rows:
+        """Compute a change that is kept nowhere: rows in the driver, or files for as long as the epoch is computed."""
+        try:
+            return Rows(self._engine.change(sql, inputs, columns), columns)
+        except TooLarge:
+            if self._spill is None:
+                return Rows(self._engine.rows(sql, inputs, columns), columns)
+            return self._spill(relation, sql, inputs)
+
     def relation(self, relation: str) -> Relation:
         """Find a relation, whether published or about to be."""
         return self._beside[relation].relation if relation in self._beside else self._head.relations[relation]
@@ -225,12 +236,11 @@ class Inputs:
                     _key(relation, "stored_old"): self._stored_old(relation, own),
                 }
                 columns = signed(known.rows)
+                rows = replace(known, columns=known.rows, final=None, key=())
                 if self._spill is not None and change.rows > SPILLED:
-                    rows = replace(known, columns=known.rows, final=None, key=())
                     self._row_deltas[relation] = self._spill(rows, rows_delta_sql(known), inputs)
                 else:
-                    table = self._engine.change(rows_delta_sql(known), inputs, columns)
-                    self._row_deltas[relation] = Rows(table, columns)
+                    self._row_deltas[relation] = self.computed(rows, rows_delta_sql(known), inputs, columns)
             return self._row_deltas[relation]
 
     def _in_memory(self, relation: Relation, change: Files) -> Files | Rows:

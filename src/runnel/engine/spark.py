@@ -21,10 +21,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.fs as pafs
 from pyspark.errors import AnalysisException, PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import Observation, SparkSession
+from pyspark.sql.functions import count, lit
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 
-from runnel.engine.base import Derived, Files
+from runnel.engine.base import Bound, Derived, Files, TooLarge, Written
 from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
 from runnel.engine.launch import REDACTION, launch, redaction
@@ -80,6 +81,7 @@ WRITING = {
 }
 FILE_ROWS = 5_000_000
 QUICK_ROWS = 100_000
+LIMITED_FROM = 500_000
 LOCAL_ROWS = 100_000
 """Rows that are handed to Spark from the driver's memory; more are better read from their files."""
 
@@ -212,18 +214,35 @@ class SparkEngine:
         """Run a step of a delta program: in the driver where it is small, else as a job."""
         small = self.driver.small(sql, inputs)
         if small is None:
-            return self.rows(sql, inputs, columns)
+            return self._collected(sql, inputs, columns)
         found = self.driver.rows(small, columns)
         if found is not None:
             return found
-        return (
-            self.rows(small.sql, small.inputs, columns) if small.rows <= LOCAL_ROWS else self.rows(sql, inputs, columns)
-        )
+        few = small.rows <= LOCAL_ROWS
+        return self._collected(*(small.sql, small.inputs) if few else (sql, inputs), columns)
+
+    def _collected(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+        """Bring a result to the driver, unless it is too large for it.
+
+        Where many rows are read, one row more than is allowed is asked for; few rows seldom become many, and where they do
+        Spark itself stops at `spark.driver.maxResultSize`.
+        """
+        self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
+        read, bound = _rows_read(inputs), self.driver.bound
+        most = min(bound.rows, bound.bytes // _least_width(columns))
+        with _spoken(sql), _too_large():
+            frame = self._frame(sql, inputs, quick=read <= QUICK_ROWS)
+            table = (frame.limit(most + 1) if read > LIMITED_FROM else frame).toArrow()
+        Bound(most, bound.bytes).check(table.num_rows, table.nbytes)
+        return cast_table(table, columns)
 
     def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
-        """Run a step of a delta program in the driver, if that is the place for it, however large the result; else None."""
+        """Run a step of a delta program in the driver, if that is the place for it and for its result; else None."""
         small = self.driver.small(sql, inputs)
-        return self.driver.rows(small, columns) if small is not None else None
+        try:
+            return self.driver.rows(small, columns) if small is not None else None
+        except TooLarge:
+            return None
 
     def frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
         """Give a query as a DataFrame, for callers who go on in Spark."""
@@ -232,8 +251,8 @@ class SparkEngine:
 
     def write(
         self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
-    ) -> list[str]:
-        """Run a query and write its result as Parquet, clustered by `order`."""
+    ) -> Written:
+        """Run a query and write its result as Parquet, clustered by `order`; rows are counted on their way into the writer."""
         target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
         self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
         with _spoken(sql):
@@ -242,11 +261,15 @@ class SparkEngine:
                 by = [quote(c) for c in order]
                 # Each file is sorted and holds every range of keys: look-ups skip row groups, not files, and nothing is computed
                 # twice, as it would be to find ranges.
-                count = max(self._parallelism(), _rows_read(inputs) // FILE_ROWS)
-                frame = frame.repartition(count, by[0]).sortWithinPartitions(*by)
+                files = max(self._parallelism(), _rows_read(inputs) // FILE_ROWS)
+                frame = frame.repartition(files, by[0]).sortWithinPartitions(*by)
             plain = {f"parquet.enable.dictionary#{f.name}": "false" for f in schema if not pa.types.is_string(f.type)}
+            # Counted in the writing stage itself: a task that is tried again, or runs twice, counts once.
+            counting = _observation(frame)
+            frame = frame.observe(counting, count(lit(1)).alias("rows"))
             frame.write.options(**WRITING, **plain).parquet(target)
-        return _parquet_files(target)
+            rows = int(counting.get["rows"])
+        return Written(tuple(_parquet_files(target)), rows)
 
     def close(self) -> None:
         """Stop the session if this engine started it."""
@@ -318,6 +341,31 @@ def _register(session: SparkSession, function: UserFunction) -> None:
         session.udf.register(function.name, function.call, returns)
 
 
+def _observation(frame: DataFrame) -> Any:
+    """Give something that counts rows, of the kind of session a DataFrame is of."""
+    if type(frame).__module__.startswith("pyspark.sql.connect"):
+        from pyspark.sql.connect.observation import Observation as ConnectObservation
+
+        return ConnectObservation()
+    return Observation()
+
+
+@contextmanager
+def _too_large() -> Iterator[None]:
+    """Tell a result that Spark does not collect because of its size from other failures."""
+    try:
+        yield
+    except Exception as error:
+        if "maxResultSize" in str(error):
+            raise TooLarge from error
+        raise
+
+
+def _least_width(columns: Sequence[Column]) -> int:
+    """Give the bytes that a row takes at least; text and nested values may take more."""
+    return sum(32 if types.nested(c.type) or c.type.name in ("string", "binary") else 8 for c in columns) or 8
+
+
 def _rows_read(inputs: Mapping[str, Input]) -> int:
     return sum(
         s.rows if isinstance(s, Files) else s.table.num_rows for s in inputs.values() if not isinstance(s, Derived)
@@ -340,7 +388,7 @@ def _spoken(sql: str) -> Iterator[None]:
     """Turn Spark's exceptions into ours: the query is wrong, a row made it fail, or Spark is gone."""
     try:
         yield
-    except RunnelError:
+    except (RunnelError, TooLarge):
         raise
     except AnalysisException as error:
         raise Terminal("RUNNEL-SQL-WRONG", f"Spark cannot read this query: {_first_line(error)}") from error

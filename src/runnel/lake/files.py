@@ -73,6 +73,8 @@ def write(relation: Relation, folder: str, table: pa.Table) -> NewFile:
             with pq.ParquetWriter(out, shaped.schema, metadata_collector=footers, **options) as writer:
                 writer.write_table(shaped, row_group_size=ROW_GROUP)
             size = out.tell()
+    if footers[0].num_rows != table.num_rows:
+        raise incomplete(relation.name, footers[0].num_rows, table.num_rows, path)
     found = statistics(relation, footers[0], nan_known=True)
     found |= {name: ColumnStats(None, None, shaped[name].null_count, nan=True) for name in with_nan}
     return NewFile(relation.name, path, shaped.num_rows, size, found)
@@ -195,8 +197,24 @@ def range_of(stats: pq.Statistics) -> tuple[Any | None, Any | None]:
     return low, high
 
 
-def adopt(relation: Relation, paths: Sequence[str]) -> list[NewFile]:
-    """Take over files somebody else wrote; empty ones are deleted and left out."""
+def adopt(relation: Relation, paths: Sequence[str], rows: int | None = None) -> list[NewFile]:
+    """Take over files somebody else wrote; empty ones are deleted and left out.
+
+    Where they do not hold as many `rows` as their writer was given, all are deleted and it is an error.
+    """
+    try:
+        adopted = _adopted(relation, paths)
+        held = sum(file.rows for file in adopted)
+        if rows is not None and held != rows:
+            raise incomplete(relation.name, held, rows, str(Path(paths[0]).parent) if paths else None)
+    except BaseException:
+        for path in paths:
+            delete(path)
+        raise
+    return adopted
+
+
+def _adopted(relation: Relation, paths: Sequence[str]) -> list[NewFile]:
     adopted = []
     for path in paths:
         footer = open_file(relation.name, path).metadata
@@ -247,6 +265,16 @@ def delete(path: str) -> bool:
     except FileNotFoundError:
         return False
     return True
+
+
+def incomplete(relation: str, held: int, given: int, place: str | None) -> Terminal:
+    """Give the error for files that do not hold the rows that were given to their writer."""
+    return Terminal(
+        "RUNNEL-WRITE-INCOMPLETE",
+        f"the files written of {relation} hold {held} rows, and {given} were given to be written: nothing was published",
+        place=Place(place) if place else None,
+        hint="find out who deletes or changes files below the data folder; the next epoch writes them again",
+    )
 
 
 def missing(relation: str, path: str) -> Terminal:

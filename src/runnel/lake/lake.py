@@ -124,9 +124,9 @@ class Lake:
             lookup.remember(written.path, shaped)
         return written
 
-    def adopt(self, relation: Relation, paths: Sequence[str]) -> list[NewFile]:
-        """Take over files an engine wrote; empty ones are deleted and left out."""
-        return files.adopt(relation, [_absolute(path) for path in paths])
+    def adopt(self, relation: Relation, paths: Sequence[str], rows: int | None = None) -> list[NewFile]:
+        """Take over files an engine wrote, which hold so many `rows`, or it is an error; empty ones are left out."""
+        return files.adopt(relation, [_absolute(path) for path in paths], rows)
 
     def read(
         self, relation: Relation, wanted: Sequence[DataFile | NewFile], columns: Sequence[str] | None = None

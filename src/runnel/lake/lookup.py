@@ -16,7 +16,7 @@ from runnel.lake import encoding, files, footers
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from runnel.lake.entries import ColumnStats, DataFile, NewFile
     from runnel.lake.footers import Footer
@@ -26,6 +26,8 @@ SMALL_FILE = 50_000
 KEPT_ROWS = 2_000_000
 KEPT_BYTES = 512 << 20
 PAIRS = 50_000_000
+GROUPS_AT_ONCE = 256
+"""Row groups that are read before it is seen how much of them is asked for: two million rows."""
 KEPT_VALUES = 12_000_000
 """Where most of a relation's row groups are asked for, its columns are kept for the next look-up, if they have no more values;
 or at least those it is looked up by, which say in which row groups the few rows are."""
@@ -53,15 +55,27 @@ class _Wanted:
 
 @dataclass
 class Reading:
-    """What a look-up read: bytes of files, rows of row groups; it gives up (`TooMuch`) beyond `most` rows."""
+    """What a look-up read: bytes of files, rows of row groups, bytes of rows found.
+
+    It gives up (`TooMuch`) beyond `most` rows, or where it finds more than `most_found` bytes: a key may have millions of rows.
+    """
 
     bytes: int = 0
     rows: int = 0
+    found: int = 0
     most: int | None = None
+    most_found: int | None = None
+
+    def add(self, table: pa.Table) -> pa.Table:
+        """Count rows that were found."""
+        self.found += table.nbytes
+        if self.most_found is not None and self.found > self.most_found:
+            raise TooMuch
+        return table
 
 
 class TooMuch(Exception):
-    """So many row groups can hold the keys that reading them here would take longer than a job."""
+    """So many row groups can hold the keys, or so many rows have them, that a job is the better place for them."""
 
 
 def find(
@@ -93,7 +107,8 @@ def find(
     for file, footer, groups in work:
         if few and footer is not None:
             groups = _with_rows(relation, file, footer, schema, wanted)
-        found.append(_in_file(relation, file, footer, groups, schema, wanted, kept=kept))
+        for table in _of_file(relation, file, footer, groups, schema, kept=kept):
+            found.append(reading.add(_matching(table, wanted)))
     rows = pa.concat_tables(found)
     # One flat column was matched exactly; of several, each was matched by itself.
     matched = len(wanted) == 1 and not pa.types.is_nested(wanted[0].values.type)
@@ -239,22 +254,26 @@ def _with_rows(
     return [int(group) for group in np.unique(groups)]
 
 
-def _in_file(
+def _of_file(
     relation: Relation,
     file: DataFile | NewFile,
     footer: Footer | None,
     groups: list[int],
     schema: pa.Schema,
-    wanted: list[_Wanted],
     *,
     kept: bool,
-) -> pa.Table:
+) -> Iterator[pa.Table]:
     if footer is None:
-        table = whole(relation, file).select(schema.names)
+        yield whole(relation, file).select(schema.names)
     elif kept:
-        table = _columns(relation, file, schema)
+        yield _columns(relation, file, schema)
     else:
-        table = files.read_groups(relation, file, footer.metadata, groups, schema)
+        for at in range(0, len(groups), GROUPS_AT_ONCE):
+            part = groups[at : at + GROUPS_AT_ONCE]
+            yield files.read_groups(relation, file, footer.metadata, part, schema)
+
+
+def _matching(table: pa.Table, wanted: list[_Wanted]) -> pa.Table:
     places = _places(table, wanted)
     if places is not None:
         return table.take(places)

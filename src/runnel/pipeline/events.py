@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from runnel.engine.base import TooLarge
 from runnel.engine.events import Moment, moments
 from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Inputs, signed
@@ -36,7 +37,10 @@ def event_files(runtime: Runtime, view: ViewEntry, program: Program, inputs: Inp
             if sum(moment.inputs.delta_rows(source) for source in program.events) > runtime.large:
                 files += materialise(runtime, step.target, sql, roles, large=True)
             else:
-                small.append(runtime.engine.change(sql, roles, signed(step.target.columns)))
+                try:
+                    small.append(runtime.engine.change(sql, roles, signed(step.target.columns)))
+                except TooLarge:
+                    files += materialise(runtime, step.target, sql, roles, large=True)
         rows = pa.concat_tables(small) if small else None
         if rows is not None and rows.num_rows:
             files.append(runtime.lake.write(step.target, rows))

@@ -64,9 +64,9 @@ def _joined(runtime: Runtime, inputs: Inputs, shared: Shared, views: tuple[str, 
             inputs.hand_on(shared.relation, replace(stored(shared.relation, files), change=True))
             rows = sum(file.rows for file in files)
         else:
-            table = runtime.engine.change(sql, roles, columns)
-            inputs.hand_on(shared.relation, Rows(table, columns))
-            rows = table.num_rows
+            change = inputs.computed(shared.relation, sql, roles, columns)
+            inputs.hand_on(shared.relation, change)
+            rows = change.table.num_rows if isinstance(change, Rows) else change.rows
     except Unreachable:
         raise
     except RunnelError:

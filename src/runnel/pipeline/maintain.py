@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from runnel.engine.base import Rows
+from runnel.engine.base import Rows, TooLarge
 from runnel.engine.functions import check_functions
 from runnel.engine.inputs import Beside, Inputs, Pending, signed, standing, stored
 from runnel.errors import RunnelError, Terminal, Unreachable
@@ -240,9 +240,11 @@ def _run_steps(
         sql, reads = change_sql(step, strategy, changed, inputs)
         if sql is None:
             continue
-        found = runtime.engine.change(sql, _roles(inputs, mine, reads, own, view.seen), signed(step.target.columns))
-        mine.hand_on(step.target, Rows(found, signed(step.target.columns)))
-        changed = changed | {step.target.name} if found.num_rows else changed
+        roles = _roles(inputs, mine, reads, own, view.seen)
+        found = inputs.computed(step.target, sql, roles, signed(step.target.columns))
+        mine.hand_on(step.target, found)
+        some = found.table.num_rows if isinstance(found, Rows) else found.rows
+        changed = changed | {step.target.name} if some else changed
     step = program.steps[-1]
     sql, reads = change_sql(step, strategy, changed, inputs)
     if sql is None:
@@ -260,7 +262,10 @@ def _at_once(
     if sql is None:
         return []
     columns = (*target.columns, Column(unless, types.parse("boolean")))
-    found = runtime.engine.change(sql, _roles(inputs, inputs.for_own(), reads, own, view.seen), signed(columns))
+    try:
+        found = runtime.engine.change(sql, _roles(inputs, inputs.for_own(), reads, own, view.seen), signed(columns))
+    except TooLarge:
+        return None
     if pc.any(found.column(unless)).as_py():
         return None
     return [runtime.lake.write(target, found.drop_columns([unless]))] if found.num_rows else []

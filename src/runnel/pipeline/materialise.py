@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from runnel.compiler.emit import grouped
+from runnel.engine.base import TooLarge
 from runnel.engine.inputs import signed
 from runnel.lake.files import ROW_GROUP
 from runnel.model import arrow
@@ -73,17 +74,23 @@ def difference_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
 def materialise(
     runtime: Runtime, target: Relation, sql: str, inputs: Mapping[str, Input], *, large: bool
 ) -> list[NewFile]:
-    """Run a query and store its signed rows: large results by the engine's own writer, small ones by the driver."""
+    """Run a query and store its signed rows: small results by the driver, large ones by the engine's own writer.
+
+    `large` says that the change is; a small one whose result is large is found out on the way.
+    """
     lake = runtime.lake
     order = target.key or tuple(c.name for c in target.columns[:1])
     if large:
         found = runtime.engine.in_driver(sql, inputs, signed(target.columns))
-        if found is not None:
-            return [lake.write(target, in_order(found, order))] if found.num_rows else []
-        paths = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
-        return lake.adopt(target, paths)
-    table = runtime.engine.change(sql, inputs, signed(target.columns))
-    return [lake.write(target, in_order(table, order))] if table.num_rows else []
+    else:
+        try:
+            found = runtime.engine.change(sql, inputs, signed(target.columns))
+        except TooLarge:
+            found = None
+    if found is not None:
+        return [lake.write(target, in_order(found, order))] if found.num_rows else []
+    written = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
+    return lake.adopt(target, written.paths, written.rows)
 
 
 def in_order(table: pa.Table, names: tuple[str, ...]) -> pa.Table:

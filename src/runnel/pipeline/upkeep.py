@@ -163,10 +163,10 @@ def _fold(
     name = f"{relation.name}__stored_old"
     order = relation.key or tuple(c.name for c in relation.columns[:1])
     sql = compaction.fold_sql(relation, quote(name), from_start=from_start)
-    paths = runtime.engine.write(
+    written = runtime.engine.write(
         sql, {name: stored(relation, run)}, lake.arrow_schema(relation), lake.folder(relation.name), order
     )
-    return lake.adopt(relation, paths)
+    return lake.adopt(relation, written.paths, written.rows)
 
 
 def _fold_slices(
