@@ -89,6 +89,10 @@ class RunnelError(Exception):
         return f"{self.code}: {redacted(f'{self.message}{where}{what_to_do}')}"
 
 
+class RunnelWarning(UserWarning):
+    """Something that stops nothing and ought to be known, such as a view whose rows are not of the newest epoch."""
+
+
 class Terminal(RunnelError):
     """It will fail again until somebody changes something."""
 

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 POLL_SECONDS = 0.1
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Fail where a view is behind or has failed.")]
 At = Annotated[int | None, typer.Option(help="Read as of this epoch.", metavar="EPOCH")]
 
 
@@ -88,6 +89,7 @@ def query(
     *,
     live: Annotated[bool, typer.Option("--live", help="Ask the stores themselves.")] = False,
     explained: Annotated[bool, typer.Option("--explain", help="Show the query as it would be run.")] = False,
+    strict: Strict = False,
 ) -> None:
     """Run a SELECT over tables and views, all at one epoch."""
     if live:
@@ -100,13 +102,13 @@ def query(
         if explained:
             typer.echo(_explained(project, sql, at))
             return
-        rows = _asked(project, sql, at)
+        rows = _asked(project, sql, at, strict=strict)
     _print_rows(rows, form, output)
 
 
-def _asked(project: Project, sql: str, at: int | None) -> pa.Table:
+def _asked(project: Project, sql: str, at: int | None, *, strict: bool) -> pa.Table:
     try:
-        return project.query(sql, at=at).to_arrow()
+        return project.query(sql, at=at, strict=strict).to_arrow()
     except Terminal as error:
         raise improved(error, sql, project.runtime.lake.snapshot(at).shown) from error
 
@@ -126,10 +128,12 @@ def show(
     at: At = None,
     form: Annotated[Format, typer.Option("--format", help="How rows are printed.")] = Format.TABLE,
     output: Annotated[Path | None, typer.Option(help="Write to this file.", metavar="FILE")] = None,
+    *,
+    strict: Strict = False,
 ) -> None:
     """Print the rows of a view or table, now or as of an epoch."""
     with opened(ctx.obj.folder) as project:
-        rows = project.table(view).to_arrow(at=at)
+        rows = project.table(view).to_arrow(at=at, strict=strict)
     _print_rows(rows, form, output)
 
 

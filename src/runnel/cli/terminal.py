@@ -4,22 +4,24 @@ from __future__ import annotations
 
 import logging
 import sys
+import warnings
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
 from runnel.cli.values import cell_text
+from runnel.errors import RunnelWarning
 from runnel.redaction import Redacting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
-    from typing import Any
 
 WIDE = 100_000
 log = logging.getLogger("runnel")
+_show = warnings.showwarning
 
 
 def out() -> Console:
@@ -55,6 +57,16 @@ def set_up_logging(*, debug: bool) -> None:
     log.handlers[:] = [handler]
     log.setLevel(logging.DEBUG if debug else logging.INFO)
     log.propagate = False
+    warnings.simplefilter("always", RunnelWarning)
+    warnings.showwarning = _warn
+
+
+def _warn(message: Warning | str, category: type[Warning], *where: Any, **named: Any) -> None:
+    """Tell runnel's own warnings in the log, without the line of Python that they came up at."""
+    if issubclass(category, RunnelWarning):
+        log.warning("%s", message)
+    else:
+        _show(message, category, *where, **named)
 
 
 @contextmanager

@@ -61,6 +61,11 @@ class Taken:
     results: tuple[ViewResult, ...] = ()
     rows_in: int = 0
 
+    @property
+    def failed(self) -> dict[str, str]:
+        """The views that could not be brought along, each with why."""
+        return {result.view: result.error for result in self.results if result.shown and result.error}
+
 
 def immediate(head: Snapshot) -> list[ViewEntry]:
     """Choose the views that follow every epoch, and the stages below them."""

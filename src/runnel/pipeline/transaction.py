@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from runnel.compiler import compile_dml, rows_sql
 from runnel.engine.base import Derived, Rows
 from runnel.engine.inputs import Inputs, Pending, signed
-from runnel.errors import Terminal, UsageError, nearest
+from runnel.errors import RunnelWarning, Terminal, UsageError, nearest
 from runnel.model.program import quote
 from runnel.model.relation import Kind
 from runnel.pipeline.draft import Draft
@@ -99,6 +100,8 @@ class Transaction:
         self._runtime, self._after = runtime, after
         self._operations: list[Operation] = []
         self.epoch: int | None = None
+        self.failed: dict[str, str] = {}
+        """After the commit: the views that could not be brought along, each with why. What was written stands."""
 
     def insert(self, table: str, rows: Any) -> None:
         """Add rows (dicts, Arrow, pandas or Spark); columns not given are NULL."""
@@ -142,9 +145,12 @@ class Transaction:
         if self.epoch is not None:
             raise UsageError("RUNNEL-TRANSACTION-DONE", "this transaction is committed already", hint="begin a new one")
         taken = take(self._runtime, self._build)
-        self.epoch = taken.epoch
+        self.epoch, self.failed = taken.epoch, taken.failed
         if self._after:
             self._after(taken)
+        for view, error in self.failed.items():
+            said = f"the transaction stands, but view {view} could not be brought along: {error}"
+            warnings.warn(said, RunnelWarning, stacklevel=2)
         return taken.epoch
 
     def _build(self, head: Snapshot) -> Change:

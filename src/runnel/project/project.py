@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel import config, query
+from runnel.compiler import bind
 from runnel.compiler.alter import is_alter, parse_alter
 from runnel.connectors import guarded_source, open_target
 from runnel.engine.functions import user_function
@@ -32,6 +33,7 @@ from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.targets import Targets
 from runnel.pipeline.transaction import Transaction
 from runnel.project.explain import Explanation, explain
+from runnel.project.freshness import check_fresh
 from runnel.project.functions import register
 from runnel.project.history import history
 from runnel.project.relation import RelationHandle, Result
@@ -224,12 +226,14 @@ class Project:
         """Give a table."""
         return RelationHandle(self.runtime.lake, self.runtime.engine, name)
 
-    def query(self, sql: str, at: int | None = None) -> Result:
-        """Run a SELECT over tables and views at one epoch."""
+    def query(self, sql: str, at: int | None = None, *, strict: bool = False) -> Result:
+        """Run a SELECT over tables and views at one epoch; `strict` refuses to read a view that is behind or failed."""
         _need_text("the SQL", sql)
 
         def make() -> tuple[str, dict[str, Input], tuple[Column, ...] | None]:
-            return (*query.bound(self.runtime.engine, self.runtime.lake.snapshot(at), sql), None)
+            snapshot = self.runtime.lake.snapshot(at)
+            check_fresh(snapshot, sorted(bind(sql, snapshot.shown)[1]), strict=strict)
+            return (*query.bound(self.runtime.engine, snapshot, sql), None)
 
         return Result(self.runtime.engine, make)
 

@@ -10,6 +10,7 @@ from runnel import query
 from runnel.engine import contents
 from runnel.errors import UsageError
 from runnel.model import types
+from runnel.project.freshness import check_fresh
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -66,6 +67,19 @@ class RelationHandle:
         return self._lake.snapshot().relations[self.name]
 
     @property
+    def frontier(self) -> int:
+        """The epoch that the rows are of: of a view how far it has come, of a table the newest."""
+        snapshot = self._lake.snapshot()
+        view = snapshot.views.get(self.name)
+        return snapshot.epoch if view is None else view.frontier
+
+    @property
+    def error(self) -> str | None:
+        """Why a view could not be brought up to date, if it could not."""
+        view = self._lake.snapshot().views.get(self.name)
+        return None if view is None else view.error
+
+    @property
     def schema(self) -> pa.Schema:
         """The Arrow schema of the rows."""
         return pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in self.relation.rows])
@@ -80,28 +94,32 @@ class RelationHandle:
         """The foreign keys of a table."""
         return self.relation.references
 
-    def result(self, at: int | None = None) -> Result:
-        """Give the rows at an epoch, not yet computed."""
+    def result(self, at: int | None = None, *, strict: bool = False) -> Result:
+        """Give the rows at an epoch, not yet computed.
+
+        Of a view that failed they are those of its `frontier`, with a warning; `strict` raises for any view that is behind.
+        """
 
         def make() -> tuple[str, dict[str, Input], tuple[Column, ...]]:
             snapshot: Snapshot = self._lake.snapshot(at)
             relation = query.find(snapshot, self.name)
+            check_fresh(snapshot, [relation.name], strict=strict)
             return (*contents.rows_query(self._engine, snapshot, relation), relation.rows)
 
         return Result(self._engine, make)
 
-    def to_arrow(self, at: int | None = None) -> pa.Table:
+    def to_arrow(self, at: int | None = None, *, strict: bool = False) -> pa.Table:
         """Give the rows as an Arrow table."""
-        return self.result(at).to_arrow()
+        return self.result(at, strict=strict).to_arrow()
 
-    def to_pandas(self, at: int | None = None) -> Any:
+    def to_pandas(self, at: int | None = None, *, strict: bool = False) -> Any:
         """Give the rows as a pandas DataFrame."""
-        return self.result(at).to_pandas()
+        return self.result(at, strict=strict).to_pandas()
 
-    def to_pylist(self, at: int | None = None) -> list[dict[str, Any]]:
+    def to_pylist(self, at: int | None = None, *, strict: bool = False) -> list[dict[str, Any]]:
         """Give the rows as a list of dicts."""
-        return self.result(at).to_pylist()
+        return self.result(at, strict=strict).to_pylist()
 
-    def df(self, at: int | None = None) -> Any:
+    def df(self, at: int | None = None, *, strict: bool = False) -> Any:
         """Give the rows as a Spark DataFrame."""
-        return self.result(at).df()
+        return self.result(at, strict=strict).df()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from runnel.engine.inputs import follows
 from runnel.errors import RunnelError
 from runnel.model.relation import Kind, find_relation
 from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
 from runnel.pipeline.runner import LEASE, RUN_NOTE
+from runnel.project.freshness import has_changes
 from runnel.redaction import plainly
 
 if TYPE_CHECKING:
@@ -161,15 +161,8 @@ def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewS
     rows, files, _ = _size(head, view.name)
     strategy = runtime.program(view).strategy.value
     refresh = view.properties.get("refresh", "immediate")
-    behind = head.epoch - view.frontier if _has_changes(head, view) else 0
+    behind = head.epoch - view.frontier if has_changes(head, view) else 0
     return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, plainly(view.error))
-
-
-def _has_changes(head: Snapshot, view: ViewEntry) -> bool:
-    try:
-        return any(head.changes(name, view.frontier) for name in follows(head, view))
-    except RunnelError:  # changes that are no longer kept were there
-        return True
 
 
 def _size(head: Snapshot, name: str) -> tuple[int, int, int]:

@@ -33,6 +33,7 @@ class Report:
     `open` are the columns for which SQL allows more than one value, `reasons` say why: of them only what the text determines is
     compared with the user's text, and all of it with the text in which the choices are made.
     `unchecked` says why nothing could be compared, for an event view whose history is no longer kept; it is not wrong then.
+    `failed` says why the view could not come further than `epoch`, if it could not: it is not fine, whatever its old rows are.
     """
 
     view: str
@@ -45,13 +46,21 @@ class Report:
     unchecked: str = ""
     open: tuple[str, ...] = ()
     reasons: tuple[str, ...] = ()
+    failed: str = ""
 
     @property
     def ok(self) -> bool:
-        """Whether the view equals its query as a bag."""
+        """Whether the view equals its query as a bag, and has not failed since."""
+        return self.same and not self.failed
+
+    @property
+    def same(self) -> bool:
+        """Whether the view equals its query as of `epoch`, up to which it has come."""
         return not self.missing and not self.unexpected and not self.too_many
 
     def __str__(self) -> str:
+        if self.failed and self.same:
+            return f"{self.view}: FAILED, right as of epoch {self.epoch} only: {self.failed}"
         if self.unchecked:
             return f"{self.view}: NOT CHECKED, {self.unchecked}"
         if self.ok:
@@ -84,7 +93,7 @@ def verify(lake: Lake, engine: Engine, view: ViewEntry, *, sample: int | None = 
     if view.events:
         known = replay(lake, engine, head, view)
         if isinstance(known, str):
-            return Report(view.name, view.frontier, 0, unchecked=known)
+            return Report(view.name, view.frontier, 0, unchecked=known, failed=view.error or "")
         text, inputs = known
     else:
         then = shows(lake, head, view)
@@ -105,6 +114,7 @@ def verify(lake: Lake, engine: Engine, view: ViewEntry, *, sample: int | None = 
         found.compared,
         open=choices.columns,
         reasons=choices.reasons,
+        failed=view.error or "",
     )
 
 
