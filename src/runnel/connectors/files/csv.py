@@ -6,14 +6,13 @@ An empty field is NULL (or what the setting `null` says); an empty string is wri
 from __future__ import annotations
 
 import csv
-import io
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.csv as pacsv
 
 from runnel.connectors.files import columns
-from runnel.connectors.files.listing import opened
+from runnel.connectors.files.listing import opened, texts
 from runnel.errors import Place, Terminal
 from runnel.model import types
 from runnel.model.relation import WEIGHT, Column
@@ -51,9 +50,9 @@ def _typed(file: File, table: TableInfo, texts: pa.Table, settings: Settings, fi
 
 
 def _header(file: File, settings: Settings) -> list[str]:
-    with opened(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="") as text:
+    with opened(file) as stream:
         try:
-            return next(csv.reader(text, delimiter=settings.delimiter))
+            return next(csv.reader(texts(file, stream), delimiter=settings.delimiter))
         except (StopIteration, UnicodeDecodeError, csv.Error) as error:
             message = f"{file.shown}, line 1 is no CSV header"
             raise Terminal(
@@ -102,8 +101,8 @@ def _syntax(file: File, settings: Settings, bad: list[pacsv.InvalidRow], error: 
 
 def line_of_record(file: File, settings: Settings, record: int) -> int:
     """Give the line where the record with this number (from 0, the header not counted) begins."""
-    with opened(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="", errors="replace") as text:
-        reader = csv.reader(text, delimiter=settings.delimiter)
+    with opened(file) as stream:
+        reader = csv.reader(texts(file, stream, "replace"), delimiter=settings.delimiter)
         before, seen = 0, -1
         for fields in reader:
             begins, before = before + 1, reader.line_num

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 from runnel.connectors.base import OP, ChangeSet
 from runnel.connectors.files import columns, csv, envelope
 from runnel.connectors.files.envelope import Change
-from runnel.connectors.files.listing import half, inspect, opened
+from runnel.connectors.files.listing import half, inspect, lines, opened
 from runnel.connectors.files.values import named_once
 from runnel.errors import Place, RunnelError, Terminal
 from runnel.model import types
@@ -142,7 +142,7 @@ def _weight(file: File, line: int, value: Any) -> int:
 
 def _json_records(file: File) -> Iterator[tuple[int, Any]]:
     with opened(file) as stream:
-        for number, line in enumerate(stream, start=1):
+        for number, line in enumerate(lines(file, stream), start=1):
             if line.isspace():
                 continue
             try:

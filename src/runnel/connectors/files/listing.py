@@ -35,6 +35,8 @@ ENDINGS: dict[str, Format] = {
 }
 _SAMPLE = 64 * 1024
 _SENTINEL = "end"
+LONGEST_LINE = 64 << 20
+"""Bytes of a line; a longer one is refused rather than read into memory."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +170,9 @@ def _ends_in_quotes(file: File, delimiter: str) -> bool:
     """Say whether the file ends inside a quoted value; that takes an odd number of quotes, which is quick to count."""
     if sum(chunk.count(b'"') for chunk in _chunks(file)) % 2 == 0:
         return False
-    with opened(file) as stream, io.TextIOWrapper(stream, encoding="utf-8-sig", newline="", errors="replace") as text:
+    with opened(file) as stream:
         # A line more after the end: a value that is still open swallows it.
-        records = csv.reader(itertools.chain(text, [_SENTINEL]), delimiter=delimiter)
+        records = csv.reader(itertools.chain(texts(file, stream, "replace"), [_SENTINEL]), delimiter=delimiter)
         try:
             (last,) = deque(records, maxlen=1)
         except csv.Error:
@@ -195,15 +197,23 @@ def _inspect_text(file: File) -> Inspection:
         # An estimate is enough to cut ranges, and the first lines are the only ones that are cheap to count.
         lines = max(1, sample.count(b"\n"))
         rows = max(1, lines * file.bytes // max(1, len(sample)))
-        return Inspection(rows, _cut(file, _last_line(stream, file.bytes)))
+        return Inspection(rows, _cut(file, _last_line(file, stream)))
 
 
 def _inspect_zipped(file: File) -> Inspection:
     rows, last = 0, b""
     try:
+        pieces, held = [b""], 0
         for chunk in _chunks(file):
             rows += chunk.count(b"\n")
-            last = (last + chunk)[(last + chunk).rfind(b"\n", 0, -1) + 1 :]
+            # A line end at the very end of what came before belongs to the last line only if nothing comes after it.
+            if pieces[-1].endswith(b"\n"):
+                pieces, held = [], 0
+            begin = chunk.rfind(b"\n", 0, -1) + 1
+            pieces, held = ([chunk[begin:]], len(chunk) - begin) if begin else ([*pieces, chunk], held + len(chunk))
+            if held > LONGEST_LINE:
+                raise too_long(file, None)
+        last = b"".join(pieces)
     except EOFError:
         return Inspection(0, "its gzip end is missing")
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -218,14 +228,48 @@ def _chunks(file: File) -> Iterator[bytes]:
             yield chunk
 
 
-def _last_line(stream: IO[bytes], size: int) -> bytes:
-    tail, at = b"", size
-    while at > 0 and b"\n" not in tail[:-1]:
+def _last_line(file: File, stream: IO[bytes]) -> bytes:
+    pieces: list[bytes] = []
+    at = file.bytes
+    while at > 0 and file.bytes - at <= LONGEST_LINE:
         step = min(_SAMPLE, at)
         at -= step
         stream.seek(at)
-        tail = stream.read(step) + tail
-    return tail[tail.rfind(b"\n", 0, -1) + 1 :]
+        piece = stream.read(step)
+        begin = piece.rfind(b"\n", 0, None if pieces else -1) + 1
+        pieces.append(piece[begin:])
+        if begin:
+            return b"".join(reversed(pieces))
+    if at > 0:
+        raise too_long(file, at)
+    return b"".join(reversed(pieces))
+
+
+def too_long(file: File, at: int | None) -> Terminal:
+    """Make the error for a line that is too long to be read; `at` is a byte of it."""
+    where = f"{file.shown}, near byte {at}" if at is not None else file.shown
+    return Terminal(
+        "RUNNEL-FILES-LINE",
+        f"{where}: a line is longer than {LONGEST_LINE} bytes",
+        place=Place(file.shown),
+        hint="end each row with a line end",
+    )
+
+
+def lines(file: File, stream: IO[bytes]) -> Iterator[bytes]:
+    """Give a file's lines; raise where one is too long, before it is in memory."""
+    at = 0
+    while line := stream.readline(LONGEST_LINE + 1):
+        if len(line) > LONGEST_LINE:
+            raise too_long(file, at)
+        at += len(line)
+        yield line
+
+
+def texts(file: File, stream: IO[bytes], errors: str = "strict") -> Iterator[str]:
+    """Give a file's lines as text, without a byte-order mark."""
+    for number, line in enumerate(lines(file, stream)):
+        yield line.decode("utf-8-sig" if number == 0 else "utf-8", errors)
 
 
 def _cut(file: File, line: bytes) -> str | None:

@@ -1,7 +1,8 @@
 """The `files` source: files are taken whole, once, in the order of their names, across tables too.
 
-A position is, for each table, the last file that is done, how many were done by then, and which came too late. A file
-that is not whole yet holds back only what comes after it in its own table.
+A position is, for each table, the last file that is done, how many were done by then and a fingerprint of their names, and which
+came too late. A file that is not whole yet holds back only what comes after it in its own table. What is read is what was
+planned: a file that appears in between is late, even if its name is inside the range.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from runnel.connectors.base import ChangeSet, Offset, TableInfo
 from runnel.connectors.files.decode import decode, parquet_schema
+from runnel.connectors.files.late import fingerprint, late_names
 from runnel.connectors.files.listing import File, Inspection, Listing, folders, half, inspect, listing
 from runnel.connectors.files.settings import Settings, read_settings
 from runnel.errors import Place, RunnelError, Terminal, Unreachable
@@ -43,6 +45,7 @@ class FilesSource:
         self._tables: dict[str, TableInfo] = {}
         self._initial: Offset | None = None
         self._looked_at: dict[str, tuple[tuple[int, int], Inspection]] = {}
+        self._planned: tuple[Offset, Offset, list[File]] | None = None
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Give the tables whose columns are known: from the settings, else from their first whole Parquet file."""
@@ -59,7 +62,7 @@ class FilesSource:
         if self._initial is None and self.settings.start == "latest":
             listed = {name: listing(self.settings, name, folder) for name, folder in folders(self.settings).items()}
             self._initial = {
-                name: {"file": found.names[-1], "files": len(found.names)}
+                name: {"file": found.names[-1], "files": len(found.names), "names": fingerprint(found.names)}
                 for name, found in listed.items()
                 if found.names
             }
@@ -82,14 +85,23 @@ class FilesSource:
         count = Counter(file.table for file in taken)
         end = dict(start)
         for table, name in last.items():
-            late = [file.name for file in self._late(start, table, listed[table])]
-            done = len(listed[table].upto(_last(start, table))) - len(late)
-            end[table] = {"file": name, "files": done + count[table]} | ({"late": late} if late else {})
-        return end
+            late, unsure = late_names(start.get(table, {}), listed[table])
+            before = [name for name in listed[table].upto(_last(start, table)) if name not in {*late, *unsure}]
+            done = fingerprint([*before, *(file.name for file in taken if file.table == table)])
+            end[table] = {"file": name, "files": len(before) + count[table], "names": done}
+            end[table] |= ({"late": late} if late else {}) | ({"unsure": unsure} if unsure else {})
+        self._planned = (dict(start), end, taken)
+        return dict(end)
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes of the files in (start, end], in the order of their names."""
         known = {table.name: table for table in self.tables()}
+        if self._planned is not None and self._planned[:2] == (start, end):
+            for file in self._planned[2]:
+                if not file.path.exists():
+                    raise self._gone(file.table, file.name)
+                yield from decode(file, known[file.table], self.settings)
+            return
         ranges = []
         for name, found in self._listed().items():
             last = _last(end, name)
@@ -113,8 +125,12 @@ class FilesSource:
         listed = self._listed()
         waiting = [file for name, found in listed.items() for file in found.after(_last(start, name))]
         halves = [file.shown for file in waiting if self._look(file).half is not None]
-        late = [file.shown for name, found in listed.items() for file in self._late(start, name, found)]
-        return {"files": len(waiting), "bytes": sum(file.bytes for file in waiting), "half": halves, "late": late}
+        passed = {name: late_names(start.get(name, {}), found) for name, found in listed.items()}
+        late, unsure = (
+            [file.shown for name, found in listed.items() for file in found.files(passed[name][at])] for at in (0, 1)
+        )
+        said = {"files": len(waiting), "bytes": sum(file.bytes for file in waiting), "half": halves, "late": late}
+        return said | ({"unsure": unsure} if unsure else {})
 
     def close(self) -> None:
         """Nothing is held open."""
@@ -144,18 +160,6 @@ class FilesSource:
             for name, folder in folders(self.settings).items()
             if name in known
         }
-
-    def _late(self, start: Offset, table: str, found: Listing) -> list[File]:
-        """Find files before the position that were never read: known ones, and the newest where there are too many."""
-        at = start.get(table, {})
-        told = set(at.get("late", ()))
-        passed = found.upto(_last(start, table))
-        known = [name for name in passed if name in told]
-        too_many = len(passed) - len(known) - at.get("files", 0)
-        if too_many <= 0:
-            return found.files(known)
-        others = sorted(found.files(name for name in passed if name not in told), key=lambda file: file.changed)
-        return sorted(found.files(known) + others[-too_many:], key=lambda file: file.name)
 
     def _take(self, waiting: Iterable[File], max_rows: int) -> tuple[list[File], list[tuple[File, str]]]:
         taken: list[File] = []
