@@ -70,7 +70,8 @@ def test_a_catalog_is_not_made_twice(lake: Lake, where: Where) -> None:
 
 def test_a_catalog_of_a_newer_version_is_refused(lake: Lake, where: Where) -> None:
     with lake.catalog.write() as connection:
-        connection.execute(tables.runnel_metadata.update().values(value=str(catalog.RUNNEL_VERSION + 1)))
+        m = tables.runnel_metadata
+        connection.execute(m.update().where(m.c.key == "version").values(value=str(catalog.RUNNEL_VERSION + 1)))
     with pytest.raises(Terminal, match="RUNNEL-CATALOG-NEWER"):
         where.open()
 
@@ -110,7 +111,7 @@ def test_a_moved_project_is_found_again(sqlite: Where, tmp_path: Path) -> None:
 
 def test_sqlite_is_durable_unless_told_otherwise(tmp_path: Path) -> None:
     for durable, level in ((True, 2), (False, 0)):
-        made = Lake.create(f"sqlite:{tmp_path}/{durable}.sqlite", f"{tmp_path}/data", durable=durable)
+        made = Lake.create(f"sqlite:{tmp_path}/{durable}.sqlite", f"{tmp_path}/{durable}", durable=durable)
         with made.catalog.read() as connection:
             assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == level
             assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"

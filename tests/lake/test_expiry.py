@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,7 @@ import sqlalchemy as sa
 from runnel.errors import Terminal
 from runnel.lake import expiry, tables
 from runnel.lake.entries import Commit
-from tests.lake.samples import BAG, ORDERS, TAKINGS, as_rows, change, compact, contents, create, signed, view
+from tests.lake.samples import BAG, ORDERS, TAKINGS, as_rows, change, compact, contents, create, view
 
 if TYPE_CHECKING:
     from runnel.lake.lake import Lake
@@ -103,21 +102,6 @@ def test_files_stay_for_the_grace_of_their_readers(lake: Lake) -> None:
     assert expiry.expire(lake, 0, grace=0).files == 3
     with pytest.raises(Terminal, match="RUNNEL-EPOCH-EXPIRED"):
         lake.read(ORDERS, reader.files("orders"))
-
-
-def test_orphans_go_when_they_are_old(lake: Lake) -> None:
-    create(lake, ORDERS)
-    grow(lake, 1)
-    orphan, fresh = (lake.write(ORDERS, signed(ORDERS, (9, "n", 1, 1))) for _ in range(2))
-    stray = Path(lake.folder("never")) / "_temporary" / "part.parquet"
-    stray.parent.mkdir(parents=True)
-    stray.write_bytes(b"half")
-    for path in (orphan.path, stray, lake.snapshot().files("orders")[0].path):
-        os.utime(path, (0, 0))
-    assert expiry.expire(lake, 5, grace=3600).files == 2
-    assert not Path(orphan.path).exists()
-    assert Path(fresh.path).exists()
-    assert contents(lake, ORDERS) == [(0, "n", 1, 1)]
 
 
 def test_dropped_relations_leave_no_trace(lake: Lake) -> None:

@@ -44,11 +44,11 @@ def engine_of(settings: Config | None) -> Engine:
 
 @contextmanager
 def opened(folder: Path, *, sync: bool = True) -> Iterator[Project]:
-    """Open a project for one command; `sync` brings definitions in line with the files.
+    """Open a project for one command; `sync` brings definitions in line with the files, and makes the state where there was none.
 
     What cannot be brought in line is told and does not stop a command from reading what is there.
     """
-    project = open_project(folder, engine=chosen_engine(), sync=False)
+    project = open_project(folder, engine=chosen_engine(), sync=False, create=sync)
     try:
         for warning in project.config.warnings:
             log.warning("%s", warning)

@@ -5,27 +5,34 @@ Every database error leaves here as one of runnel's: what may pass by itself is 
 
 from __future__ import annotations
 
+import time
 import uuid
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError
 from runnel.lake import tables
+from runnel.lake.uninterrupted import uninterrupted
 from runnel.redaction import know, normal, scrub, shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
 DUCKLAKE_VERSION = "1.0"
-RUNNEL_VERSION = 1
+RUNNEL_VERSION = 2
 BUSY_SECONDS = 10.0
+IDLE_SECONDS = 8.0
+"""How long PostgreSQL lets a session of ours stand still inside a transaction: shorter than others wait for its locks."""
+_CREATION_LOCK = 7_286_635
+T = TypeVar("T")
 MAIN_SCHEMA_ID = 0
 STATE_SCHEMA_ID = 1
+_STATE = "state"
 
 
 class Catalog:
@@ -63,6 +70,15 @@ class Catalog:
                     connection.execute(sa.text(f"LOCK TABLE {locked.name} IN EXCLUSIVE MODE"))
                 yield connection
 
+    def transact(self, work: Callable[[sa.Connection], T], locked: sa.Table = tables.snapshot) -> T:
+        """Do work in one write transaction, which a signal does not cut short."""
+
+        def run() -> T:
+            with self.write(locked) as connection:
+                return work(connection)
+
+        return uninterrupted(run)
+
     @contextmanager
     def _translated(self) -> Iterator[None]:
         try:
@@ -74,18 +90,31 @@ class Catalog:
             scrub(error)
             raise _as_runnel_error(error, self.name) from error
 
-    def create(self, data_path: str) -> None:
-        """Make all tables and snapshot 0; refuse a database that already has a catalog."""
+    def create(self, data_path: str, allowed: Callable[[], None] = lambda: None) -> None:
+        """Make all tables and snapshot 0, once whoever else creates it at the same time is done.
+
+        Refuse a database that already has a catalog; `allowed` may refuse it too.
+        """
         if self.path is not None:
             self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._translated(), self.engine.connect() as connection:
             if self.path is not None:
                 connection = connection.execution_options(begin="BEGIN IMMEDIATE")
             with connection.begin():
+                if self.path is None:
+                    connection.execute(sa.text(f"SELECT pg_advisory_xact_lock({_CREATION_LOCK})"))
                 if _has_catalog(connection):
                     raise Terminal(
                         "RUNNEL-CATALOG-EXISTS", "there is a catalog already", place=Place(self.name), hint="open it"
                     )
+                if sa.inspect(connection).has_table(tables.snapshot.name):
+                    raise Terminal(
+                        "RUNNEL-CATALOG-BROKEN",
+                        "the database has a DuckLake that is not runnel's, or part of a catalog",
+                        place=Place(self.name),
+                        hint="use another database, or restore this one from a copy",
+                    )
+                allowed()
                 tables.metadata.create_all(connection)
                 _fill(connection, data_path)
 
@@ -102,13 +131,39 @@ class Catalog:
             theirs = connection.scalar(
                 sa.select(tables.ducklake_metadata.c.value).where(tables.ducklake_metadata.c.key == "version")
             )
-        if mine is None or int(mine) > RUNNEL_VERSION or theirs != DUCKLAKE_VERSION:
+        if mine is None:
+            raise Terminal(
+                "RUNNEL-CATALOG-BROKEN",
+                "the catalog has its tables, but not its rows",
+                place=Place(self.name),
+                hint="restore it from a copy",
+            )
+        if int(mine) > RUNNEL_VERSION or theirs != DUCKLAKE_VERSION:
             raise Terminal(
                 "RUNNEL-CATALOG-NEWER",
                 f"the catalog has version {mine} on DuckLake {theirs}, this runnel knows {RUNNEL_VERSION} on {DUCKLAKE_VERSION}",
                 place=Place(self.name),
                 hint="use the runnel that wrote it, or a newer one",
             )
+
+    def state(self) -> str:
+        """Give the id of the state, which its files carry; a state of an older version gets one now."""
+        m = tables.runnel_metadata
+
+        def ask(connection: sa.Connection) -> str | None:
+            return connection.scalar(sa.select(m.c.value).where(m.c.key == _STATE))
+
+        def give(connection: sa.Connection) -> str:
+            known = ask(connection)
+            if known is None:
+                known = new_state()
+                connection.execute(m.insert().values(key=_STATE, value=known))
+                connection.execute(m.update().where(m.c.key == "version").values(value=str(RUNNEL_VERSION)))
+            return known
+
+        with self.read() as connection:
+            known = ask(connection)
+        return self.transact(give) if known is None else known
 
     def _missing(self) -> RunnelError:
         return Terminal(
@@ -118,6 +173,11 @@ class Catalog:
     def close(self) -> None:
         """Close all connections."""
         self.engine.dispose()
+
+
+def new_state() -> str:
+    """Make the id of a state."""
+    return uuid.uuid4().hex[:12]
 
 
 def now() -> str:
@@ -134,7 +194,8 @@ def _fill(connection: sa.Connection, data_path: str) -> None:
     connection.execute(
         tables.ducklake_metadata.insert(), [{"key": key, "value": value, "scope": None} for key, value in said.items()]
     )
-    connection.execute(tables.runnel_metadata.insert(), [{"key": "version", "value": str(RUNNEL_VERSION)}])
+    mine = {"version": str(RUNNEL_VERSION), _STATE: new_state()}
+    connection.execute(tables.runnel_metadata.insert(), [{"key": key, "value": value} for key, value in mine.items()])
     at = now()
     connection.execute(
         tables.snapshot.insert(),
@@ -164,7 +225,7 @@ def _sqlite_engine(path: Path, *, durable: bool) -> sa.Engine:
     def _configure(connection: Any, _: Any) -> None:
         # SQLAlchemy begins transactions through the event below; sqlite3's own guessing has to be off.
         connection.isolation_level = None
-        connection.execute("PRAGMA journal_mode = WAL")
+        _use_wal(connection)
         connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
 
     @event.listens_for(engine, "begin")
@@ -172,6 +233,20 @@ def _sqlite_engine(path: Path, *, durable: bool) -> sa.Engine:
         connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
     return engine
+
+
+def _use_wal(connection: Any) -> None:
+    """Turn the journal to WAL; SQLite does not wait for others that open a new file at the same time, so this does."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while True:
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except Exception as error:
+            if "locked" not in str(error) or time.monotonic() >= deadline:
+                raise
+            time.sleep(0.01)
+        else:
+            return
 
 
 def _postgres_url(url: str) -> sa.URL:
@@ -195,9 +270,23 @@ def _unknown_url(url: str) -> UsageError:
 
 
 def _postgres_engine(url: sa.URL) -> sa.Engine:
+    # A session that stands still, or whose machine is gone, must not keep its locks: the server ends it. So does this
+    # side with a server that is gone.
+    sessions = {
+        "lock_timeout": int(BUSY_SECONDS * 1000),
+        "idle_in_transaction_session_timeout": int(IDLE_SECONDS * 1000),
+        "tcp_keepalives_idle": 10,
+        "tcp_keepalives_interval": 5,
+        "tcp_keepalives_count": 3,
+        "timezone": "UTC",
+    }
     connect = {
         "connect_timeout": int(BUSY_SECONDS),
-        "options": f"-c lock_timeout={int(BUSY_SECONDS * 1000)} -c timezone=UTC",
+        "options": " ".join(f"-c {name}={value}" for name, value in sessions.items()),
+        "keepalives_idle": 10,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 30_000,
     }
     engine = sa.create_engine(url, connect_args=connect, pool_pre_ping=True, pool_size=8, max_overflow=24)
     # Many rows in one INSERT: psycopg sends them one by one otherwise.
@@ -215,6 +304,8 @@ def _as_runnel_error(error: exc.DBAPIError, name: str) -> RunnelError:
             place=place,
             hint="find who holds it, or try again",
         )
+    if type(error.orig).__name__ == "IdleInTransactionSessionTimeout":
+        return Conflict("RUNNEL-EPOCH-CONFLICT", "this process stood still for too long in a transaction", place=place)
     if type(error.orig).__name__ == "SerializationFailure":
         return Conflict("RUNNEL-EPOCH-CONFLICT", "somebody else wrote at the same time", place=place)
     if type(error.orig).__name__ == "InvalidCatalogName" or "does not exist" in said:

@@ -6,6 +6,7 @@ What was folded away stays until `expiry` lets it go; change files among it stil
 
 from __future__ import annotations
 
+import uuid
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING
 
@@ -18,7 +19,7 @@ from runnel.errors import Terminal
 from runnel.failpoints import reach
 from runnel.lake import tables
 from runnel.lake.lookup import hashable
-from runnel.lake.publish import COMPACTION, add_files, begin, finish
+from runnel.lake.publish import COMPACTION, add_files, begin, check_writers, finish
 from runnel.lake.snapshot import frontiers_of
 from runnel.model import arrow, types
 from runnel.model.relation import WEIGHT
@@ -247,21 +248,30 @@ def _backquoted(name: str) -> str:
 def publish(lake: Lake, relation: Relation, folded: Sequence[DataFile], new: Sequence[NewFile]) -> int | None:
     """Put `new` in the place of `folded`, in a snapshot of its own; None (and `new` discarded) if one of them is gone."""
     reach("compaction:written")
-    lake.sync(new)
+    publish_id = uuid.uuid4().hex
+
+    def work(connection: sa.Connection) -> int:
+        draft = begin(connection, lake.reader)
+        if not _end(draft, relation, folded):
+            raise _Gone
+        check_writers(draft, new)
+        add_files(draft, new, lake.stored_path, change=False)
+        record = {"relation": relation.name, "files_before": len(folded), "files_after": len(new)}
+        finish(draft, COMPACTION, record, _carried(draft), publish_id=publish_id)
+        reach("compaction:before-commit")
+        return draft.epoch
+
     try:
-        with lake.catalog.write() as connection:
-            draft = begin(connection, lake.reader)
-            if not _end(draft, relation, folded):
-                raise _Gone
-            add_files(draft, new, lake.stored_path, change=False)
-            record = {"relation": relation.name, "files_before": len(folded), "files_after": len(new)}
-            finish(draft, COMPACTION, record, _carried(draft))
-            reach("compaction:before-commit")
+        lake.sync(new)
+        epoch = lake.commit(new, publish_id, work)
     except _Gone:
         lake.discard(new)
         return None
+    except BaseException:
+        lake.discard(new)
+        raise
     reach("compaction:after-commit")
-    return draft.epoch
+    return epoch
 
 
 class _Gone(Exception):

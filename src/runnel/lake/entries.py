@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ class Commit:
 
     What is dropped is dropped before anything is created. In `frontiers`, None stands for the epoch this commit gets; in
     `errors`, None clears. With a `moment` its rows name their own epoch and time: it becomes the epoch right after `base`, at
-    that time, or a conflict.
+    that time, or a conflict. `id` is the publish's own: by it the catalog is asked whether it was made; `epoch` is set when it was.
     """
 
     base: int
@@ -106,3 +107,5 @@ class Commit:
     record: dict[str, Any] = field(default_factory=dict)
     kind: str = "epoch"
     moment: str | None = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex)
+    epoch: int | None = None

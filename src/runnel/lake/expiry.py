@@ -1,7 +1,7 @@
 """Expiry: forgetting old epochs and the files only they needed, without disturbing anyone who reads a kept one.
 
-The catalog forgets first; files are deleted afterwards, when a grace for readers of just-forgotten epochs has passed. A crash
-in between leaves files that a later run finds.
+The catalog forgets first; files are deleted afterwards, when a grace for readers of just-forgotten epochs has passed. What a
+crash leaves is deleted when the lease of its writer is gone: a file's age decides nothing.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from runnel.lake import encoding, files, tables
 from runnel.lake.catalog import now
 from runnel.lake.lease import pinned
 from runnel.lake.snapshot import decode_view, frontiers_of, head_of
+from runnel.lake.writer import end_gone_writers, live_writers, writer_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -60,18 +61,24 @@ def expire(lake: Lake, keep: int, *, grace: float = GRACE_SECONDS) -> Expired:
     """Forget epochs older than the newest `keep`, but not one where a view still stands; then delete what nobody needs.
 
     A file goes when no kept epoch sees it and, if it is a change, every view that reads its relation is past it. Files are
-    deleted `grace` seconds after they were let go; files no catalog entry speaks of, when they are `grace` seconds old.
+    deleted `grace` seconds after they were let go. Files of this state that no catalog entry names are deleted when the
+    lease of whoever wrote them is gone; files of other states, or without a state's id in their names, are left alone.
     """
-    with lake.catalog.write() as connection:
+
+    def forget(connection: sa.Connection) -> int:
         kept = _kept(connection, keep)
         reach("expiry:planned")
         _forget_files(connection, kept)
         snapshots = _forget_snapshots(connection, kept)
         _forget_definitions(connection, kept)
+        end_gone_writers(connection)
         reach("expiry:before-commit")
+        return snapshots
+
+    snapshots = lake.catalog.transact(forget)
     reach("expiry:after-commit")
     scheduled = _delete_scheduled(lake, grace)
-    orphans = _delete_orphans(lake, grace)
+    orphans = _delete_orphans(lake)
     reach("expiry:done")
     return Expired(snapshots, scheduled[0] + orphans[0], scheduled[1] + orphans[1])
 
@@ -197,11 +204,14 @@ def _delete_scheduled(lake: Lake, grace: float) -> tuple[int, int]:
         if files.delete(path):
             count, size = count + 1, size + length
         reach("expiry:file-deleted")
+
+    def forget(connection: sa.Connection) -> None:
+        for start in range(0, len(due), _BATCH):
+            ids = [row.data_file_id for row in due[start : start + _BATCH]]
+            connection.execute(t.delete().where(t.c.data_file_id.in_(ids)))
+
     if due:
-        with lake.catalog.write() as connection:
-            for start in range(0, len(due), _BATCH):
-                ids = [row.data_file_id for row in due[start : start + _BATCH]]
-                connection.execute(t.delete().where(t.c.data_file_id.in_(ids)))
+        lake.catalog.transact(forget)
     return count, size
 
 
@@ -209,26 +219,26 @@ def _time(value: str | datetime) -> datetime:
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
 
 
-def _delete_orphans(lake: Lake, grace: float) -> tuple[int, int]:
-    """Delete files below the state that no entry speaks of: a writer that crashed left them."""
+def _delete_orphans(lake: Lake) -> tuple[int, int]:
+    """Delete files of this state that nobody can publish any more: a writer that crashed left them."""
     root = f"{lake.data}/state"
     system, inside = files.filesystem(root)
     # Listed before the catalog is asked: a file that is published in between is known then.
     found = system.get_file_info(fs.FileSelector(inside, recursive=True, allow_not_found=True))
-    known = _known_paths(lake)
-    before = datetime.now(UTC) - timedelta(seconds=grace)
+    known, writers = _known(lake)
     count = size = 0
     for info in found:
-        if info.type != fs.FileType.File or info.path.removeprefix(inside).lstrip("/") in known:
+        path = info.path.removeprefix(inside).lstrip("/")
+        ids = writer_of(path)
+        if info.type != fs.FileType.File or ids is None or ids[0] != lake.state or ids[1] in writers or path in known:
             continue
-        if info.mtime is not None and info.mtime <= before:
-            system.delete_file(info.path)
+        if files.delete(info.path if files.is_local(root) else f"{root}/{path}"):
             count, size = count + 1, size + (info.size or 0)
     return count, size
 
 
-def _known_paths(lake: Lake) -> set[str]:
-    """List all paths the catalog speaks of, below `state/`."""
+def _known(lake: Lake) -> tuple[set[str], set[str]]:
+    """List all paths below `state/` that the catalog names, and the writers that may still publish."""
     f, r, t = tables.data_file, tables.runnel_relation, tables.scheduled
     root = f"{lake.data}/state/"
     with lake.catalog.read() as connection:
@@ -236,7 +246,8 @@ def _known_paths(lake: Lake) -> set[str]:
             sa.select(r.c.name, f.c.path, f.c.path_is_relative).join(r, r.c.table_id == f.c.table_id)
         ).all()
         scheduled = connection.execute(sa.select(t.c.path)).scalars().all()
+        writers = live_writers(connection)
     known = {path.removeprefix("state/").removeprefix(root) for path in scheduled}
     for name, path, relative in listed:
         known.add(f"{encoding.folder_name(name)}/{path}" if relative else path.removeprefix(root))
-    return known
+    return known, writers

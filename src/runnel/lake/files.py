@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import errno
 import os
-import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -51,10 +50,9 @@ def filesystem(path: str) -> tuple[fs.FileSystem, str]:
     return system, inside
 
 
-def write(relation: Relation, folder: str, table: pa.Table) -> NewFile:
+def write(relation: Relation, path: str, table: pa.Table) -> NewFile:
     """Write signed rows as one Parquet file of the relation, cast to its schema."""
     shaped = shape(relation, table)
-    path = f"{folder}/{uuid.uuid4().hex}.parquet"
     system, inside = filesystem(path)
     footers: list[pq.FileMetaData] = []
     with_nan = _columns_with_nan(relation, shaped)

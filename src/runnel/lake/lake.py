@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import uuid
 from contextlib import contextmanager
@@ -11,16 +12,18 @@ from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
-from runnel.errors import RunnelError, UsageError
+from runnel.errors import Conflict, RunnelError, UsageError
 from runnel.failpoints import reach
-from runnel.lake import compaction, encoding, files, lease, lookup, tables
+from runnel.lake import compaction, encoding, files, lease, lookup, marker, settle, tables
 from runnel.lake.catalog import Catalog
 from runnel.lake.entries import DataFile, NewFile
-from runnel.lake.publish import publish
+from runnel.lake.publish import WRITER_LOST, publish
 from runnel.lake.snapshot import SnapshotReader, expired
+from runnel.lake.uninterrupted import uninterrupted
+from runnel.lake.writer import LEASE_SECONDS, Writer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     import pyarrow as pa
 
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
 
 
 _LARGEST_EPOCH = 2**62
-_PIN_SECONDS = 6 * 3600.0
 _BATCH = 500
+log = logging.getLogger("runnel")
 
 
 class Lake:
@@ -43,21 +46,38 @@ class Lake:
         self.data = _absolute(data)
         self.durable = durable
         self.reader = SnapshotReader(catalog, self._full_path)
+        self.state = catalog.state()
+        self.writer = Writer(catalog, self.state)
+        self._doubtful: set[str] = set()
+        self._refused: set[str] = set()
 
     @classmethod
     def create(cls, catalog: str, data: str, *, durable: bool = True) -> Lake:
         """Make a new state; `durable=False` is for throw-away ones: faster, and lost when the machine stops."""
-        made = Catalog(catalog, durable=durable)
-        made.create(_absolute(data) + "/")
-        return cls(made, data, durable=durable)
+        made, folder = Catalog(catalog, durable=durable), _absolute(data)
+        try:
+            made.create(folder + "/", lambda: marker.refuse_lost(folder, made.name))
+            lake = cls(made, data, durable=durable)
+            # After the catalog: a crash in between leaves a state that says where its files are when it is opened.
+            marker.claim(folder, lake.state, made.name)
+        except RunnelError:
+            made.close()
+            raise
+        return lake
 
     @classmethod
     def open(cls, catalog: str, data: str, *, durable: bool = True) -> Lake:
-        """Open a state that exists; raise `RUNNEL-CATALOG-MISSING`, `-NEWER` or `-LOCKED`."""
-        opened = Catalog(catalog, durable=durable)
+        """Open a state that exists; raise `RUNNEL-CATALOG-MISSING`, `-LOST`, `-NEWER` or `-LOCKED`."""
+        opened, folder = Catalog(catalog, durable=durable), _absolute(data)
         try:
-            opened.check()
+            try:
+                opened.check()
+            except RunnelError as error:
+                if error.code == "RUNNEL-CATALOG-MISSING":
+                    marker.refuse_lost(folder, opened.name)
+                raise
             lake = cls(opened, data, durable=durable)
+            marker.claim(folder, lake.state, opened.name)
             lake._tell_where_files_lie()
         except RunnelError:
             opened.close()
@@ -89,11 +109,39 @@ class Lake:
     def publish(self, commit: Commit) -> int:
         """Make a commit visible in one transaction and give its epoch; raise `Conflict` if the state has moved on."""
         self.sync(commit.add)
-        with self.catalog.write() as connection:
+
+        def work(connection: sa.Connection) -> int:
             epoch = publish(connection, self.reader, commit, self.stored_path)
             reach("publish:before-commit")
+            return epoch
+
+        epoch = self.commit(commit.add, commit.id, work)
+        commit.epoch = epoch
         reach("publish:after-commit")
         return epoch
+
+    def commit(self, new: Sequence[NewFile], publish_id: str, work: Callable[[sa.Connection], int]) -> int:
+        """Do the transaction that publishes files, and find out what became of it before anything may be deleted."""
+        paths = {file.path for file in new}
+        # Before it begins, and whatever happens to this thread: see `discard`.
+        self._doubtful |= paths
+        self._refused -= paths
+
+        def run() -> int:
+            try:
+                epoch = settle.commit(self.catalog, publish_id, work)
+            except settle.Unsettled:
+                raise
+            except Exception as error:
+                self._refused |= paths
+                self._doubtful -= paths
+                if isinstance(error, Conflict) and error.code == WRITER_LOST:
+                    self.writer.forget()
+                raise
+            self._doubtful -= paths
+            return epoch
+
+        return uninterrupted(run)
 
     def sync(self, new: Sequence[NewFile]) -> None:
         """Bring written files safely to the disk, unless this state is a throw-away one."""
@@ -108,6 +156,10 @@ class Lake:
         """Say where a relation's files lie."""
         return f"{self.data}/state/{encoding.folder_name(relation)}"
 
+    def unpublished(self, relation: str) -> str:
+        """Give a place of a relation for a file or folder that is about to be written; its name says whose it is."""
+        return f"{self.folder(relation)}/{self.writer.new_name()}"
+
     def stored_path(self, file: NewFile) -> tuple[str, bool]:
         """Give a file's path as the catalog keeps it, and whether it is relative to the relation's folder."""
         folder = self.folder(file.relation) + "/"
@@ -119,7 +171,7 @@ class Lake:
     def write(self, relation: Relation, table: pa.Table, *, remembered: bool = True) -> NewFile:
         """Write signed rows as one Parquet file, not yet published; they stay in memory for a while if they will be asked for."""
         shaped = files.shape(relation, table)
-        written = files.write(relation, self.folder(relation.name), shaped)
+        written = files.write(relation, f"{self.unpublished(relation.name)}.parquet", shaped)
         if remembered and shaped.num_rows <= lookup.KEPT_ROWS:
             lookup.remember(written.path, shaped)
         return written
@@ -155,9 +207,28 @@ class Lake:
         return error if listed is not None else expired(lost.begin, self.catalog.name)
 
     def discard(self, unpublished: Sequence[NewFile]) -> None:
-        """Delete files that were not published."""
-        for file in unpublished:
+        """Delete those of these files that are known not to be published; what is in doubt is left for expiry to find out."""
+        certain = [file for file in unpublished if file.path in self._refused]
+        asked = [file for file in unpublished if file.path not in self._refused and file.path not in self._doubtful]
+        try:
+            listed = self._listed(asked)
+        except RunnelError as error:
+            log.warning("files that may not be published are kept: %s", error)
+            asked, listed = [], set()
+        for file in [*certain, *(file for file in asked if file.path not in listed)]:
             files.delete(file.path)
+            self._refused.discard(file.path)
+
+    def _listed(self, wanted: Sequence[NewFile]) -> set[str]:
+        """Give the paths of those of these files that the catalog names."""
+        f = tables.data_file
+        stored = {self.stored_path(file)[0]: file.path for file in wanted}
+        names, found = list(stored), set()
+        for start in range(0, len(names), _BATCH):
+            with self.catalog.read() as connection:
+                batch = f.c.path.in_(names[start : start + _BATCH])
+                found |= {stored[path] for path in connection.execute(sa.select(f.c.path).where(batch)).scalars()}
+        return found
 
     def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
         """Give the records of the last epochs, newest last, each with `epoch`, `kind` and `time`."""
@@ -189,9 +260,9 @@ class Lake:
     @contextmanager
     def pinned(self, epoch: int) -> Iterator[None]:
         """Keep an epoch, and the changes since, from being forgotten while something is computed as of it."""
-        owner = uuid.uuid4().hex
-        name = lease.pin_name(epoch, owner)
-        lease.acquire(self.catalog, name, owner, _PIN_SECONDS)
+        owner = self.writer.owner  # whose leases are renewed for as long as this process lives
+        name = lease.pin_name(epoch, uuid.uuid4().hex)
+        lease.acquire(self.catalog, name, owner, LEASE_SECONDS)
         try:
             yield
         finally:
@@ -245,6 +316,7 @@ class Lake:
 
     def close(self) -> None:
         """Let go of the catalog."""
+        self.writer.close()
         self.catalog.close()
 
 

@@ -18,6 +18,7 @@ from runnel.failpoints import reach
 from runnel.lake import duckdb_views, encoding, tables
 from runnel.lake.catalog import MAIN_SCHEMA_ID, STATE_SCHEMA_ID, now
 from runnel.lake.snapshot import encode_view, frontiers_of, unknown_relation
+from runnel.lake.writer import missing_writers, writer_of
 from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from runnel.model.relation import Relation
 
 COMPACTION = "compaction"
+WRITER_LOST = "RUNNEL-WRITER-LOST"
 
 
 @dataclass
@@ -76,6 +78,7 @@ def publish(
     """Write a commit inside the transaction that is open; give its epoch."""
     draft = begin(connection, reader)
     check_base(draft, commit.base, exact=commit.moment is not None)
+    check_writers(draft, commit.add)
     reach("publish:begun")
     frontiers = {name: list(state) for name, state in frontiers_of(connection, draft.head).items()}
     for name in commit.drop:
@@ -86,7 +89,7 @@ def publish(
     reach("publish:files-listed")
     _define(draft, commit, frontiers)
     _move_positions(draft, commit.positions)
-    finish(draft, commit.kind, commit.record, frontiers, commit.moment)
+    finish(draft, commit.kind, commit.record, frontiers, publish_id=commit.id, moment=commit.moment)
     return draft.epoch
 
 
@@ -103,6 +106,17 @@ def check_base(draft: Draft, base: int, *, exact: bool = False) -> None:
         f"the work was done on epoch {base}, and the newest is {draft.head}",
         hint="do it again on the newest epoch",
     )
+
+
+def check_writers(draft: Draft, files: Sequence[NewFile]) -> None:
+    """Raise `Conflict` if a file's writer lost its lease: the file may have been deleted as an orphan."""
+    named = (writer_of(file.path) for file in files)
+    if missing_writers(draft.connection, {found[1] for found in named if found is not None}):
+        raise Conflict(
+            WRITER_LOST,
+            "this process was not heard of for so long that its unpublished files were given up",
+            hint="do the work again",
+        )
 
 
 def add_files(
@@ -295,9 +309,15 @@ def _move_positions(draft: Draft, positions: dict[str, dict[str, Any]]) -> None:
 
 
 def finish(
-    draft: Draft, kind: str, record: dict[str, Any], frontiers: dict[str, list[Any]], moment: str | None = None
+    draft: Draft,
+    kind: str,
+    record: dict[str, Any],
+    frontiers: dict[str, list[Any]],
+    *,
+    publish_id: str,
+    moment: str | None = None,
 ) -> None:
-    """Write the snapshot itself and the epoch's record, as of now or of a given moment."""
+    """Write the snapshot itself with the publish's id, and the epoch's record, as of now or of a given moment."""
     at = moment or now()
     execute = draft.connection.execute
     execute(
@@ -318,6 +338,7 @@ def finish(
                 "changes_made": ",".join(draft.made),
                 "author": "runnel",
                 "commit_message": kind,
+                "commit_extra_info": publish_id,
             }
         ],
     )

@@ -89,7 +89,7 @@ def materialise(
             found = None
     if found is not None:
         return [lake.write(target, in_order(found, order))] if found.num_rows else []
-    written = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.folder(target.name), order)
+    written = runtime.engine.write(sql, inputs, lake.arrow_schema(target), lake.unpublished(target.name), order)
     return lake.adopt(target, written.paths, written.rows)
 
 

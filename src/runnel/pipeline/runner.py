@@ -9,16 +9,14 @@ everything else goes on. A run ends when it is stopped, or when the state itself
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
 from typing import TYPE_CHECKING, Any
 
 from runnel.config import parse_duration
 from runnel.connectors.guarded import translated
 from runnel.errors import Conflict, RunnelError, Terminal, Transient
+from runnel.lake.owner import this_process
 from runnel.pipeline.backoff import BackOff
 from runnel.pipeline.epoch import Captured, run_epoch
 from runnel.pipeline.source_tables import check_source_tables
@@ -69,7 +67,7 @@ class Runner:
         self._max_rows = 1 if per_transaction else max_rows
         self._told = deliver
         self._targets = targets or Targets(runtime, {})
-        self._owner = f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:8]}"
+        self._owner = this_process()
         self._lost = threading.Event()
         self._refreshed: dict[str, float] = {}
         self._costs: dict[str, float] = {}
@@ -263,16 +261,12 @@ class Runner:
             try:
                 if lake.acquire(LEASE, self._owner, LEASE_SECONDS):
                     return True
-                holder = lake.holder(LEASE)
-                if holder and _is_dead(holder):
-                    lake.release(LEASE, holder)
-                    continue
             except Transient as error:
                 log.warning("%s", error)
                 stop.wait(self._backoff.failed(LEASE))
                 continue
             if not told:
-                log.info("another runner works on this project (%s); waiting to take over", holder)
+                log.info("another runner works on this project (%s); waiting to take over", lake.holder(LEASE))
                 told = True
             stop.wait(0.25)
         return False
@@ -298,17 +292,3 @@ def _as_runnel_error(error: Exception) -> RunnelError:
         f"an epoch failed: unexpected {type(error).__name__}: {said[:200]}",
         hint="it is tried again; run with --debug for the traceback, and report it",
     )
-
-
-def _is_dead(owner: str) -> bool:
-    """Tell whether an owner on this very host has no process any more."""
-    host, pid, _ = owner.split(":", 2)
-    if host != socket.gethostname():
-        return False
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return True
-    except PermissionError:
-        return False
-    return False

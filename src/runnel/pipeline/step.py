@@ -6,12 +6,8 @@ whoever loses that race discards its files and does the work again, in turn, a b
 
 from __future__ import annotations
 
-import os
 import random
-import socket
-import threading
 import time
-import uuid
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -19,6 +15,7 @@ from runnel.engine.inputs import Pending
 from runnel.errors import Conflict
 from runnel.failpoints import reach
 from runnel.lake.entries import Commit
+from runnel.lake.owner import this_process
 from runnel.pipeline.foreign_keys import check as check_foreign_keys
 from runnel.pipeline.maintain import maintain
 
@@ -92,7 +89,7 @@ def take(
 
 def in_turn(runtime: Runtime, attempt: Callable[[], T]) -> T:
     """Try until no race is lost, a bounded number of times; after the first loss, with a turn of its own."""
-    owner = f"{socket.gethostname()}:{os.getpid()}:{threading.get_ident()}:{uuid.uuid4().hex[:6]}"
+    owner = this_process()
     held = False
     try:
         for number in range(runtime.attempts):

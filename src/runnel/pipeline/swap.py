@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.engine.inputs import Beside, Pending, standing
-from runnel.errors import Terminal
+from runnel.errors import Conflict, Terminal
 from runnel.lake.entries import Commit
+from runnel.lake.publish import WRITER_LOST
 from runnel.model.relation import Kind
 from runnel.pipeline.maintain import hydrate, maintain
 from runnel.pipeline.plan import make_plan, stages_in_use
@@ -123,8 +124,10 @@ def _attempt(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> int:
         note_results(commit, now, [r for r in results if r.view in now.entries and r.view not in plan.made])
         commit.record = _record(plan, beside)
         return runtime.lake.publish(commit)
-    except BaseException:
+    except BaseException as error:
         runtime.lake.discard(pending.all())
+        if isinstance(error, Conflict) and error.code == WRITER_LOST:
+            raise _overtaken("this process was not heard of for too long") from error
         raise
 
 

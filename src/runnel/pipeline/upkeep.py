@@ -164,7 +164,7 @@ def _fold(
     order = relation.key or tuple(c.name for c in relation.columns[:1])
     sql = compaction.fold_sql(relation, quote(name), from_start=from_start)
     written = runtime.engine.write(
-        sql, {name: stored(relation, run)}, lake.arrow_schema(relation), lake.folder(relation.name), order
+        sql, {name: stored(relation, run)}, lake.arrow_schema(relation), lake.unpublished(relation.name), order
     )
     return lake.adopt(relation, written.paths, written.rows)
 

@@ -424,13 +424,17 @@ class Project:
 
 
 def open_project(
-    path: str | Path = ".", *, spark: Any = None, engine: Engine | None = None, sync: bool = True
+    path: str | Path = ".", *, spark: Any = None, engine: Engine | None = None, sync: bool = True, create: bool = True
 ) -> Project:
-    """Open the project in a folder; its state is created where there is none. `sync=False` leaves definitions alone."""
+    """Open the project in a folder; its state is created where there was none, unless `create=False`.
+
+    `sync=False` leaves definitions alone. A state whose catalog is missing while its files are there is not created again.
+    """
     folder = Path(path).resolve()
     settings = config.load(folder)
     catalog = str(config.reveal(settings.state.catalog))
-    lake = _open_or_create(catalog, settings.state.data)
+    open_lake = _open_or_create if create else Lake.open
+    lake = open_lake(catalog, settings.state.data)
     project = Project(folder, settings, lake, engine or spark_engine(settings, spark))
     if sync:
         try:
@@ -506,4 +510,9 @@ def _open_or_create(catalog: str, data: str) -> Lake:
     except RunnelError as error:
         if error.code != "RUNNEL-CATALOG-MISSING":
             raise
+    try:
         return Lake.create(catalog, data)
+    except RunnelError as error:
+        if error.code != "RUNNEL-CATALOG-EXISTS":  # somebody else opens it for the first time just now
+            raise
+    return Lake.open(catalog, data)

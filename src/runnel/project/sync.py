@@ -183,6 +183,10 @@ def _create_views(runtime: Runtime, views: list[ViewStatement], say: Callable[[s
             try:
                 program = definitions.create_view(runtime, view.name, view.sql, view.properties, view.place)
             except RunnelError as error:
+                there = runtime.lake.snapshot().views.get(view.name)
+                if there is not None and _same(there, view):  # another process made it just now
+                    made += 1
+                    continue
                 failed.append((view, error))
                 continue
             made += 1
