@@ -1,18 +1,20 @@
 """A long run of small epochs: `python -m tests.soak --engine spark --epochs 2000`. State stays bounded, epochs stay fast, views stay right.
 
 Ends with 1 if the last hundred epochs take more than 1.3 times the first hundred warm ones, if files or catalog rows grow
-without bound, or if any view differs from its query.
+without bound, if memory, threads or open files of Python and Java grow in the second half, or if any view differs from its query.
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import random
 import sqlite3
 import statistics
 import sys
 import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -56,6 +58,7 @@ def soak(project: Project, epochs: int) -> int:
     live = _set_up(project)
     times: list[float] = []
     sizes: list[tuple[int, int]] = []
+    taken: list[Used] = []
     for number in range(epochs):
         begun = time.perf_counter()
         _change(project, rng, live, number)
@@ -64,18 +67,60 @@ def soak(project: Project, epochs: int) -> int:
             sizes.append(_sizes(project))
             print(
                 f"epoch {number + 1}: median {statistics.median(times[-100:]) * 1000:.1f} ms,"
-                f" {sizes[-1][0]} files, {sizes[-1][1]} catalog rows",
+                f" {sizes[-1][0]} files, {sizes[-1][1]} catalog rows, {(used := _used())}",
                 flush=True,
             )
+            taken.append(used)
     warm = times[WARM_UP : WARM_UP + WINDOW]
     ratio = statistics.median(times[-WINDOW:]) / statistics.median(warm)
     middle = sizes[len(sizes) // 2]
     bounded = all(last <= 1.5 * then + 50 for last, then in zip(sizes[-1], middle, strict=True))
+    level = taken[-1].levels_off(taken[len(taken) // 2])
     wrong = [str(report) for report in project.verify_all() if not report.ok]
     print(f"last {WINDOW} epochs / first {WINDOW} warm ones: {ratio:.2f} (limit {LIMIT})")
     print(f"files and catalog rows bounded: {bounded} (half-way {middle}, end {sizes[-1]})")
+    print(f"memory, threads and open files level off: {level} (half-way {taken[len(taken) // 2]}, end {taken[-1]})")
     print(f"views verified: {len(VIEWS) - len(wrong)} of {len(VIEWS)}", *wrong)
-    return 0 if ratio <= LIMIT and bounded and not wrong else 1
+    return 0 if ratio <= LIMIT and bounded and level and not wrong else 1
+
+
+@dataclass(frozen=True)
+class Used:
+    """What this process and the Java below it take."""
+
+    python: int
+    java: int
+    threads: int
+    files: int
+
+    def __str__(self) -> str:
+        """Print them, memory in MB."""
+        return f"python {self.python} MB, java {self.java} MB, {self.threads} threads, {self.files} open files"
+
+    def levels_off(self, halfway: Used) -> bool:
+        """Say whether nothing of it grew much since half-way."""
+        memory = self.python <= 1.25 * halfway.python + 50 and self.java <= 1.25 * halfway.java + 200
+        return memory and self.threads <= halfway.threads + 20 and self.files <= halfway.files + 50
+
+
+def _used() -> Used:
+    own = Path("/proc/self")
+    java = [path for path in Path("/proc").glob("[0-9]*") if _is_child(path, "java")]
+    threads = len(list((own / "task").iterdir())) + sum(len(list((path / "task").iterdir())) for path in java)
+    files = len(list((own / "fd").iterdir())) + sum(len(list((path / "fd").iterdir())) for path in java)
+    return Used(_resident(own), sum(map(_resident, java)), threads, files)
+
+
+def _is_child(path: Path, name: str) -> bool:
+    try:
+        command, _, rest = (path / "stat").read_text().partition("(")[2].rpartition(")")
+    except OSError:
+        return False
+    return command == name and int(rest.split()[1]) == os.getpid()
+
+
+def _resident(path: Path) -> int:
+    return int((path / "statm").read_text().split()[1]) * 4096 >> 20
 
 
 def _set_up(project: Project) -> dict[int, dict[str, object]]:

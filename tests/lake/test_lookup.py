@@ -92,7 +92,7 @@ def test_columns_that_stay_in_memory_change_nothing(
     for _ in range(2):  # the second time from memory
         found = as_rows(lake.lookup(ORDERS, written, asked))
         assert sorted(row[0] for row in found) == [row[0] for row in rows if row[2] in keys]
-    assert any("\0" in path for path in lookup._small) is (values >= 300 and (len(keys) < 30 or values > 300))
+    assert any(part for _, part in lookup._memory.parts()) is (values >= 300 and (len(keys) < 30 or values > 300))
     lookup.forget()
 
 

@@ -54,6 +54,11 @@ SESSION = {
     "spark.driver.maxResultSize": "1g",
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "runnel-warehouse"),
     "spark.cleaner.periodicGC.interval": "10min",
+    # Nobody looks at them, and thousands of small jobs fill the driver's memory with their histories.
+    "spark.ui.retainedJobs": "50",
+    "spark.ui.retainedStages": "50",
+    "spark.ui.retainedTasks": "1000",
+    "spark.sql.ui.retainedExecutions": "20",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
 ROUNDING = "spark.sql.decimalOperations.allowPrecisionLoss"

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from runnel.errors import Place, Terminal
-from runnel.lake import encoding
+from runnel.lake import encoding, kept
 from runnel.lake.entries import ColumnStats, DataFile, NewFile
 from runnel.model import types
 from runnel.model.relation import WEIGHT
@@ -256,7 +256,8 @@ def _sync_path(path: str) -> None:
 
 
 def delete(path: str) -> bool:
-    """Delete a file; say whether it was there."""
+    """Delete a file, and what is kept of it in memory; say whether it was there."""
+    kept.drop(path)
     system, inside = filesystem(path)
     try:
         system.delete_file(inside)

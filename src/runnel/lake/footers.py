@@ -7,14 +7,13 @@ thousand keys are held against a thousand row groups at once.
 from __future__ import annotations
 
 import datetime
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from runnel.lake import files
+from runnel.lake.kept import Kept
 from runnel.model import types
 
 if TYPE_CHECKING:
@@ -25,7 +24,9 @@ if TYPE_CHECKING:
     from runnel.lake.entries import DataFile, NewFile
     from runnel.model.relation import Relation
 
-KEPT = 1024
+KEPT_BYTES = 256 << 20
+UNPACKED = 8
+"""How much larger a footer is in memory, with the ranges taken from it, than in its file."""
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _LIMIT = 2**62
 
@@ -54,23 +55,16 @@ class Footer:
         return np.array([self.metadata.row_group(group).num_rows for group in groups], dtype=np.int64)
 
 
-_kept: OrderedDict[str, Footer] = OrderedDict()
-_lock = threading.Lock()
+_kept: Kept[Footer] = Kept(KEPT_BYTES)
 
 
 def footer(relation: str, file: DataFile | NewFile) -> Footer:
     """Give a file's footer; read once, however often it is asked for."""
-    with _lock:
-        known = _kept.get(file.path)
-        if known is not None:
-            _kept.move_to_end(file.path)
-            return known
-    metadata = files.open_file(relation, file.path, file.bytes).metadata
-    with _lock:
-        found = _kept.setdefault(file.path, Footer(metadata))
-        while len(_kept) > KEPT:
-            _kept.popitem(last=False)
-    return found
+    known = _kept.get(file.path)
+    if known is None:
+        known = Footer(files.open_file(relation, file.path, file.bytes).metadata)
+        _kept.put(file.path, known, known.metadata.serialized_size * UNPACKED)
+    return known
 
 
 def ranges(relation: Relation, found: Footer, column: str) -> Ranges | None:

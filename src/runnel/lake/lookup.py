@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +11,7 @@ import pyarrow.compute as pc
 
 from runnel.errors import Terminal, nearest
 from runnel.lake import encoding, files, footers
+from runnel.lake.kept import Kept
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -25,6 +24,8 @@ if TYPE_CHECKING:
 SMALL_FILE = 50_000
 KEPT_ROWS = 2_000_000
 KEPT_BYTES = 512 << 20
+TABLE_BYTES = 20_000
+"""What a table takes beside its values, as measured: of a small change that is nearly all."""
 PAIRS = 50_000_000
 GROUPS_AT_ONCE = 256
 """Row groups that are read before it is seen how much of them is asked for: two million rows."""
@@ -119,7 +120,7 @@ def _chosen(
     relation: Relation, file: DataFile | NewFile, wanted: list[_Wanted], reading: Reading
 ) -> tuple[Footer | None, list[int]]:
     """Choose the row groups to read; a small file is taken whole, from memory where it was read before."""
-    if file.rows <= SMALL_FILE or file.path in _small:
+    if file.rows <= SMALL_FILE or file.path in _memory:
         reading.rows += file.rows
         reading.bytes += file.bytes
         return None, []
@@ -191,32 +192,24 @@ def _array(values: pa.Array) -> np.ndarray:
     )
 
 
-_small: OrderedDict[str, tuple[pa.Table, int]] = OrderedDict()
-_small_lock = threading.Lock()
+_memory: Kept[pa.Table] = Kept(KEPT_BYTES)
 
 
-def remember(path: str, table: pa.Table) -> None:
+def remember(path: str, table: pa.Table, part: str = "") -> None:
     """Keep a small file's rows in memory, within a bound: the newest changes are what is asked for next."""
-    with _small_lock:
-        _small[path] = (table, table.nbytes)
-        _small.move_to_end(path)
-        while len(_small) > 1 and sum(size for _, size in _small.values()) > KEPT_BYTES:
-            _small.popitem(last=False)
+    _memory.put(path, table, table.get_total_buffer_size() + TABLE_BYTES, part)
 
 
 def forget() -> None:
     """Let go of everything kept in memory."""
-    with _small_lock:
-        _small.clear()
+    _memory.clear()
 
 
 def whole(relation: Relation, file: DataFile | NewFile) -> pa.Table:
     """Give all rows of a small file, from memory where it was read before."""
-    with _small_lock:
-        known = _small.get(file.path)
-        if known is not None:
-            _small.move_to_end(file.path)
-            return known[0]
+    known = _memory.get(file.path)
+    if known is not None:
+        return known
     table = files.read(relation, [file])
     remember(file.path, table)
     return table
@@ -224,17 +217,14 @@ def whole(relation: Relation, file: DataFile | NewFile) -> pa.Table:
 
 def _columns(relation: Relation, file: DataFile | NewFile, schema: pa.Schema) -> pa.Table:
     """Give whole columns of a file, from memory where they were read before."""
-    names = {name: f"{file.path}\0{name}" for name in schema.names}
-    with _small_lock:
-        known = {name: _small[at][0] for name, at in names.items() if at in _small}
-        for name in known:
-            _small.move_to_end(names[name])
-    missing = [name for name in names if name not in known]
+    kept = {name: _memory.get(file.path, f"column {name}") for name in schema.names}
+    known = {name: table for name, table in kept.items() if table is not None}
+    missing = [name for name in schema.names if name not in known]
     if missing:
         read = files.read(relation, [file], missing)
         for name in missing:
             known[name] = read.select([name])
-            remember(names[name], known[name])
+            remember(file.path, known[name], f"column {name}")
     return pa.table([known[name][name] for name in schema.names], schema=schema)
 
 
