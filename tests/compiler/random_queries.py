@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.compiler.random_aggregates import MEASURES, grouped, grouping_sets, pivot
+from tests.compiler.random_people import ON_SPARK, OPEN_FAULTS, PEOPLE
 from tests.compiler.random_sources import CONDITIONS, GENERATORS, JOINS, condition, scalar, source
 from tests.compiler.random_sql import Named, Query
 from tests.compiler.random_windows import global_window, limited, picked, ranked_groups, windowed
@@ -19,7 +20,8 @@ def query(m: Maker, depth: int, *, top: bool = False) -> Query:
     """Write a query of some kind; `top` ones may begin with WITH."""
     if m.only in MEASURES or m.only == "having":
         return grouped(m, query, depth) if m.chance(0.7) else plain(m, depth)
-    return m.choose(QUERIES, *(() if top and depth else ("with",)))(m, depth)
+    without = (*OPEN_FAULTS, *(() if m.spark else ON_SPARK))
+    return m.choose(QUERIES, *without, *(() if top and depth else ("with",)))(m, depth)
 
 
 def plain(m: Maker, depth: int) -> Query:
@@ -97,5 +99,15 @@ QUERIES: dict[str, tuple[float, Callable[[Maker, int], Query]]] = {
     "top per key": (0.8, lambda m, depth: picked(m, query, depth)),
     "limit": (0.5, lambda m, depth: limited(m, query, depth)),
     "with": (1.5, common),
+    **PEOPLE,
+    **ON_SPARK,
 }
-FEATURES = (*QUERIES, *JOINS, *GENERATORS, *CONDITIONS, *MEASURES, "having", "values")
+FEATURES = (
+    *(name for name in QUERIES if name not in {*ON_SPARK, *OPEN_FAULTS}),
+    *JOINS,
+    *GENERATORS,
+    *CONDITIONS,
+    *MEASURES,
+    "having",
+    "values",
+)

@@ -30,11 +30,21 @@ TYPES = {
     "arr": ("array<int>",),
     "rec": ("struct<f:int,g:string>",),
     "map": ("map<string,int>",),
+    "wide": ("tinyint", "decimal(38,0)", "decimal(38,10)", "float"),
 }
 COMMON = ("int", "dec", "dbl", "str", "date", "ts", "bool")
 DOUBLES = (0.0, 0.25, -1.5, 2.75, 49.5, 0.1, 0.7, 12.3, 1e12 + 0.5, 3e-7, 4e-20)
-SPECIALS = (NAN, float("inf"), float("-inf"), 1e30)
-STRINGS = ("a", "b", "ab", "", "it's", "Zürich")
+STRINGS = ("a", "b", "ab", "", "it's", "Zürich", "{terms}", "😀", " ", "\\n", "#stage")
+EDGES = {
+    "tinyint": (-128, 127, 0),
+    "decimal(38,0)": (Decimal("9" * 38), Decimal("-" + "9" * 38), Decimal(0)),
+    "decimal(38,10)": (Decimal("9" * 28 + "." + "9" * 10), Decimal("-0.0000000001")),
+    "float": (0.5, -1.25, 3.0e38),
+    "date": (datetime.date(1, 1, 1), datetime.date(9999, 12, 31), datetime.date(1582, 10, 15)),
+    "double": (NAN, float("inf"), float("-inf"), -0.0, 5e-324, 1.7e308, 1e300, 1e30),
+    "string": ("\x00", "a\x00b", "Ünï 名前", "x" * 300, "\u2028", "--", "/*", "`"),
+}
+"""Values at the edges of their types; numbers among them are compared and grouped by, not calculated with."""
 
 
 NAMES = {"arr": "l"}
@@ -44,7 +54,9 @@ NAMES = {"arr": "l"}
 def random_table(rng: random.Random, name: str) -> Relation:
     """Make a table with `id`, `k` and two to five columns of any types; half of the tables have a key."""
     columns = [Column("id", types.BIGINT), Column("k", types.parse("int"))]
-    families = rng.choices(COMMON, k=rng.randint(2, 4)) + [f for f in ("arr", "rec", "map") if rng.random() < 0.12]
+    families = rng.choices(COMMON, k=rng.randint(2, 4)) + [
+        f for f in ("arr", "rec", "map", "wide") if rng.random() < 0.12
+    ]
     columns += [Column(f"{NAMES.get(f, f[0])}{i}", types.parse(rng.choice(TYPES[f]))) for i, f in enumerate(families)]
     return Relation(name, Kind.TABLE, tuple(columns), ("id",) if rng.random() < 0.5 else ())
 
@@ -149,7 +161,7 @@ class Bag:
         values = [self._value(c) for c in self.table.columns]
         if self.table.key:
             taken = {self.values[name][0] for name in self.rows}
-            values[0] = self.rng.choice([i for i in range(60) if i not in taken])
+            values[0] = self.rng.choice([i for i in range(600) if i not in taken])
         for at, column in enumerate(self.table.columns):
             if values[at] is None and column.name in self.table.key:
                 values[at] = self._some(family(column), column)
@@ -159,6 +171,13 @@ class Bag:
     def _value(self, column: Column) -> object:
         if self.rng.random() < 0.15:
             return None
+        edges = EDGES.get(str(column.type), ())
+        if (
+            edges
+            and column.name not in self.table.key
+            and (family(column) == "wide" or (self.specials and self.rng.random() < 0.2))
+        ):
+            return self.rng.choice(edges)
         return self._some(family(column), column)
 
     def _some(self, kind: str, column: Column) -> object:
@@ -170,7 +189,7 @@ class Bag:
                 scale = column.type.scale if isinstance(column.type, types.Decimal) else 0
                 return Decimal(rng.randint(-500, 2000)).scaleb(-scale)
             case "dbl":
-                return rng.choice(SPECIALS) if self.specials and rng.random() < 0.2 else rng.choice(DOUBLES)
+                return rng.choice(DOUBLES)
             case "str":
                 return rng.choice(STRINGS)
             case "date":
@@ -183,6 +202,8 @@ class Bag:
                 return {"f": rng.choice((None, 1, 2)), "g": rng.choice((None, *STRINGS))}
             case "map":
                 return [(name, rng.choice((None, 1, 2))) for name in ("a", "b") if rng.random() < 0.6]
+            case "wide":
+                return rng.choice(EDGES[str(column.type)])
             case _:
                 return rng.random() < 0.5
 

@@ -19,7 +19,7 @@ LITERALS = {
     "int": ("2", "3", "0"),
     "dec": ("1.50", "4.5"),
     "dbl": ("0.5D", "1.5D"),
-    "str": ("'ab'", "'lit'", "''"),
+    "str": ("'ab'", "'{terms}'", "''", "'#stage'", "'`t__rows`'"),
     "date": ("DATE'2024-01-02'",),
     "ts": ("TIMESTAMP'2024-02-02 00:00:00'", "CAST(NULL AS TIMESTAMP)"),
     "bool": ("true", "false"),
@@ -56,6 +56,7 @@ class Maker:
     keyed: frozenset[str] = frozenset()
     finite: bool = True
     only: str = ""
+    spark: bool = False
     names: int = 0
     budget: int = 5
     used: set[str] = field(default_factory=set)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tests.compiler.random_keys import linked, marks, mend
+from tests.compiler.random_names import disguised
 from tests.compiler.random_queries import FEATURES, query
 from tests.compiler.random_rows import Bag, Batch, Row, family, random_batches, random_table
 from tests.compiler.random_sql import Maker, Named
@@ -28,11 +29,14 @@ class Case:
     features: frozenset[str] = frozenset()
 
 
-def random_case(seed: int, only: str = "", *, small: bool = False, keys: bool | None = None) -> Case:
+def random_case(
+    seed: int, only: str = "", *, small: bool = False, keys: bool | None = None, spark: bool = False, names: bool = True
+) -> Case:
     """Make the case of a seed, mostly out of one feature where one is named; the same seed always makes the same case.
 
     A `small` case has one view that nests little, for engines that take seconds over a query. Every third case has
-    foreign keys, unless `keys` says whether it has.
+    foreign keys, unless `keys` says whether it has. With `spark` there are forms that only Spark has, with `names` three of
+    four cases have odd names.
     """
     rng = random.Random(seed)
     tables = tuple(random_table(rng, f"t{i + 1}") for i in range(rng.randint(1, 3)))
@@ -42,7 +46,8 @@ def random_case(seed: int, only: str = "", *, small: bool = False, keys: bool | 
     bags = {table.name: Bag(rng, table, specials=specials) for table in tables}
     for table in tables:
         bags[table.name].parents = [(key, bags[key.table]) for key in table.references]
-    start = {name: bag.change(rng.choice((0, 3, 8, 14))) for name, bag in bags.items()}
+    sizes = (0, 3, 8, 14) if small or rng.random() < 0.95 else (200, 40)
+    start = {name: bag.change(rng.choice(sizes)) for name, bag in bags.items()}
     mend(bags, start)
     marked = marks(tables)
     maker = Maker(
@@ -59,6 +64,7 @@ def random_case(seed: int, only: str = "", *, small: bool = False, keys: bool | 
         frozenset(t.name for t in tables if t.key),
         finite=not specials,
         only=only,
+        spark=spark,
     )
     views = []
     several = 1 if small or (only and rng.random() < 0.6) else rng.choice((1, 1, 2, 3, 4))
@@ -67,4 +73,5 @@ def random_case(seed: int, only: str = "", *, small: bool = False, keys: bool | 
         made = query(maker, rng.choice((0, 0, 1)) if small else rng.choice((0, 1, 1, 2)), top=True)
         views.append((f"v{i + 1}", made.sql))
         maker.tables.append((f"v{i + 1}", made.columns))
-    return Case(tables, start, tuple(views), tuple(random_batches(rng, bags)), frozenset(maker.used))
+    case = Case(tables, start, tuple(views), tuple(random_batches(rng, bags)), frozenset(maker.used))
+    return disguised(random.Random(f"names of {seed}"), case) if names and seed % 4 else case

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel.engine.duckdb import DuckDbEngine
-from tests.compiler.harness import play_case
-from tests.compiler.random_views import FEATURES, random_case
+from tests.compiler.harness import check_case, play_case
+from tests.compiler.random_views import random_case
 from tests.compiler.shrink import REGRESSIONS, from_json, to_json
 
 if TYPE_CHECKING:
@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 SEED = int(os.environ.get("RUNNEL_SEED", "900001")) or random.SystemRandom().randrange(1, 10**9)
 """Where the slice of `make test` begins, so that it fails by a change and not by chance; 0 begins anywhere."""
 CHECKS = int(os.environ.get("RUNNEL_CASES", "300"))
-INCREMENTAL = 0.97
-ENOUGH = 500
-"""So many views are needed to speak of a share."""
+INCREMENTAL = 0.92
+"""At least so many of the views are kept incrementally, in the slice of `make test` as in long runs."""
 
 
 def test_maintained_views_equal_their_query_after_every_batch_and_after_one_merged_batch(
@@ -35,9 +34,7 @@ def test_maintained_views_equal_their_query_after_every_batch_and_after_one_merg
     reasons: Counter[str] = Counter()
     seed = SEED
     while checks < CHECKS:
-        # Every other case is made mostly of one feature, each in turn.
-        only = FEATURES[seed // 2 % len(FEATURES)] if seed % 2 else ""
-        outcome = play_case(engine, random_case(seed, only), f"seed {seed} {only}".strip())
+        outcome = check_case(engine, seed)
         checks, views = checks + outcome.checks, views + outcome.views
         incremental += outcome.incremental
         reasons.update(set(outcome.reasons))
@@ -46,7 +43,7 @@ def test_maintained_views_equal_their_query_after_every_batch_and_after_one_merg
     share = incremental / views
     say(f"{checks} checks in {seed - SEED} cases, {share:.1%} of {views} views incremental, RUNNEL_SEED={SEED}")
     print(reasons.most_common(5))
-    assert views < ENOUGH or share >= INCREMENTAL, reasons.most_common(5)
+    assert share >= INCREMENTAL, reasons.most_common(5)
 
 
 @pytest.mark.parametrize("kept", sorted(REGRESSIONS.glob("*.json")), ids=lambda path: path.stem)

@@ -19,17 +19,21 @@ if TYPE_CHECKING:
 
     from runnel.engine.base import Engine
     from runnel.engine.spark import SparkEngine
+    from tests.compiler.harness import Outcome
 
 SEED = int(os.environ.get("RUNNEL_SEED", "900001")) or random.SystemRandom().randrange(1, 10**9)
 """Where the slice of `make test` begins, so that it fails by a change and not by chance; 0 begins anywhere."""
 CASES = int(os.environ.get("RUNNEL_CASES", "300"))
 
 
-def _play(check: Callable[[Engine, int], int], engine: Engine, wanted: int, say: Callable[[str], None]) -> None:
+def _play(
+    check: Callable[[Engine, int], int | Outcome], engine: Engine, wanted: int, say: Callable[[str], None]
+) -> None:
     print(f"RUNNEL_SEED={SEED}, {wanted} checks on {engine.name}")
     checks, seed = 0, SEED
     while checks < wanted:
-        checks += check(engine, seed)
+        found = check(engine, seed)
+        checks += found if isinstance(found, int) else found.checks
         seed += 1
     say(f"{checks} checks in {seed - SEED} cases on {engine.name}, RUNNEL_SEED={SEED}")
 

@@ -52,7 +52,7 @@ class Outcome:
 
 def begin(engine: Engine, data: Dataset) -> Maintained:
     """Give the tables as they are before the first batch; all views of a test run share the same rows."""
-    maintained = Maintained(engine, data.tables)
+    maintained = Maintained(engine, data.tables, rows_unknown=True)
     maintained.stored.update(data.start)
     return maintained
 
