@@ -62,6 +62,7 @@ SAME = [
     "SELECT m > m AS a, max(m) AS x FROM t GROUP BY m > m",
     "SELECT CASE WHEN b THEN 1 WHEN NOT b THEN 2 END AS a, CASE WHEN p > 0 THEN p ELSE q END AS c FROM t",
     "SELECT coalesce(i, 0) AS a, coalesce(p, q, 0) AS c, i IS NULL AS e, b AND p > 1 AS g, b OR p > 1 AS h FROM t",
+    "SELECT CAST(CAST(i AS DECIMAL(38,0)) AS BIGINT) AS a, CAST(CAST(p AS DECIMAL(20,0)) AS BIGINT) AS b FROM t",
     "SELECT CAST(i AS BIGINT) AS a, CAST(k AS DECIMAL(20,3)) AS c, CAST(p AS DECIMAL(20,5)) AS e, CAST(NULL AS STRING) AS g FROM t",
     "SELECT k, row_number() OVER (PARTITION BY k ORDER BY s, i, t) AS r, rank() OVER (ORDER BY i DESC) AS q FROM t",
     "SELECT i, rank() OVER (ORDER BY i) AS q, dense_rank() OVER (ORDER BY p DESC NULLS FIRST) AS z FROM t",

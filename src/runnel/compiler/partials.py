@@ -66,6 +66,9 @@ def _sum(argument: str, type_: Type, n: Partial) -> Value:
     if isinstance(type_, Decimal):
         result: Type = types.decimal(min(38, type_.precision + 10), type_.scale)
         partial = _decimal_sum(argument, type_)
+    elif type_.name == "bigint":
+        formula = _if_any(_AS_BIGINT)
+        return Value(BIGINT, formula, formula, (n, _wide(argument)))
     elif type_.name in types.INTEGERS:
         result = BIGINT
         partial = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
@@ -90,6 +93,19 @@ def _decimal_sum(argument: str, type_: Decimal) -> Partial:
     return Partial("sum", argument, exact, f"CASE {once} ELSE {high} + {rest} END")
 
 
+def _wide(argument: str) -> Partial:
+    """Sum whole numbers in a decimal: parts of a sum may be too large for a bigint where the sum itself is not."""
+    return Partial("wide", argument, types.decimal(38, 0), f"CAST({quoted(argument)} AS DECIMAL(19,0)) * {TIMES}")
+
+
+_MOST = 2**63 - 1
+_AS_BIGINT = (
+    f"CASE WHEN {{wide}} > {_MOST} THEN CAST({{wide}} - {_MOST} AS BIGINT) + {_MOST} "
+    f"WHEN {{wide}} < -{_MOST} THEN CAST({{wide}} + {_MOST} AS BIGINT) - {_MOST} ELSE CAST({{wide}} AS BIGINT) END"
+)
+"""What does not fit overflows as it would in the query's own sum: in an addition, not in a cast."""
+
+
 def _avg(argument: str, type_: Type, n: Partial) -> Value:
     a = quoted(argument)
     if isinstance(type_, Decimal):
@@ -98,10 +114,8 @@ def _avg(argument: str, type_: Type, n: Partial) -> Value:
         spark, duckdb = _decimal_quotient_spark(type_, result), _decimal_quotient_duckdb(type_, result)
         return Value(result, _if_any(spark), _if_any(duckdb), (n, partial))
     if type_.name in types.INTEGERS:
-        exact = f"CAST({a} AS DECIMAL(19,0)) * {TIMES}"
-        wide = Partial("wide", argument, types.decimal(38, 0), exact)
         narrow = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
-        partial = wide if type_.name == "bigint" else narrow
+        partial = _wide(argument) if type_.name == "bigint" else narrow
         formula = _if_any(f"CAST({{{partial.kind}}} AS DOUBLE) / CAST({{n}} AS DOUBLE)")
         return Value(DOUBLE, formula, formula, (n, partial))
     formula = _if_any(f"{_FLOAT_SUM} / CAST({{n}} AS DOUBLE)")

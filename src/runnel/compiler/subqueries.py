@@ -16,6 +16,7 @@ from runnel.compiler.aggregates import kept
 from runnel.compiler.grouping import Call, Grouping, aggregates, group_list, has_aggregate, key, take_apart, value
 from runnel.compiler.joins import From
 from runnel.compiler.negation import carried
+from runnel.compiler.no_rows import over_no_rows
 from runnel.compiler.outputs import output_name
 from runnel.compiler.plan import Input, Projection, Spj
 from runnel.compiler.resolve import Scope, Source
@@ -217,7 +218,10 @@ def _grouped(
     groups = list(dict.fromkeys([*extra, *own]))
     condition = context.resolve(having.this, inner.scope, inner) if having is not None else None
     grouping = take_apart(inner.scope, groups, outputs, condition)
-    return _tied_groups(context, inner, kind, compared, grouping, extra, outer, domain=bool(match.right or match.other))
+    domain = bool(match.right or match.other)
+    return _tied_groups(
+        context, inner, kind, compared, grouping, extra, outer, domain=domain, grouped=bool(own or condition)
+    )
 
 
 def _domain(context: Lowering, frame: From, inner: From, tied: list[exp.Expr]) -> tuple[list[exp.Expr], list[exp.Expr]]:
@@ -251,12 +255,19 @@ def _tied_groups(
     outer: list[exp.Expr],
     *,
     domain: bool,
+    grouped: bool,
 ) -> Subquery:
     expand(context, inner, [])
+    there: int | None = None
+    if kind == "scalar" and grouped:
+        # With a GROUP BY of its own it has no row over no rows: a count says whether it has one.
+        counted = Call("sum", exp.Count(this=exp.Star()), "count")
+        grouping = replace(grouping, calls=tuple(dict.fromkeys((*grouping.calls, counted))))
+        there = grouping.calls.index(counted)
     source = Spj(tuple(inner.inputs), tuple(inner.where), (), 1, tuple(inner.generators))
     keys: list[tuple[str, exp.Expr]] = [(f"_k{i}", _column(key(i))) for i in range(len(extra))]
     if kind == "scalar":
-        # Over no rows a count is 0 and everything else NULL, so what stands above is computed after the join.
+        # Over no rows a count is 0 and most others are NULL, so what stands above is computed after the join.
         shown = (*keys, *((value(i), _column(value(i))) for i in range(len(grouping.calls))))
     else:
         shown = (*keys, *((f"_o{i}", e) for i, (_, e) in enumerate(grouping.outputs, 1)))
@@ -273,11 +284,15 @@ def _tied_groups(
         values: dict[tuple[str, str], exp.Expr] = {}
         for i, call in enumerate(grouping.calls):
             column: exp.Expr = plan.column(partners.RIGHT, value(i))
-            if call.function == "count" and not grouping.having:
-                column = exp.Coalesce(this=column, expressions=[exp.Literal.number(0)])
+            nothing = over_no_rows(call) if there is None else None
+            if nothing is not None:
+                column = exp.Coalesce(this=column, expressions=[nothing])
             values["", value(i)] = column
         values |= {("", key(i)): plan.column(partners.RIGHT, f"_k{i}") for i in range(len(extra))}
         result = plan.substitute(grouping.outputs[0][1], values)
+        if there is not None:
+            matched = exp.Not(this=exp.Is(this=plan.column(partners.RIGHT, value(there)), expression=exp.null()))
+            result = exp.Case(ifs=[exp.If(this=matched, true=result)])
     return Subquery(kind, right, compared, conditions, tuple(outer), result)
 
 

@@ -448,6 +448,8 @@ def _cast(row: _Row, node: exp.Expr) -> Type:
     if isinstance(wanted, Decimal):
         _decimal(found)  # both round half up to fewer digits
         return wanted
+    if isinstance(found, Decimal) and found.scale == 0 and wanted.name in DIGITS:
+        return wanted  # whole as it is; what does not fit is an error in both
     raise _Uncommon
 
 
