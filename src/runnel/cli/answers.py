@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from runnel.cli import values
+from runnel.cli.escapes import echo, echo_exact
 from runnel.cli.opening import opened
 from runnel.cli.terminal import facts_table, out, rows_table
 from runnel.compiler import improved
@@ -45,11 +46,11 @@ def status(ctx: typer.Context, *, as_json: Json = False) -> None:
     with opened(ctx.obj.folder, sync=False) as project:
         found = project.status()
     if as_json:
-        typer.echo(values.json_text(found.to_dict()))
+        echo_exact(values.json_text(found.to_dict()))
     elif out().is_terminal:
         _print_status(found)
     else:
-        typer.echo(str(found))
+        echo(str(found))
 
 
 def _print_status(found: Status) -> None:
@@ -77,7 +78,7 @@ def explain(ctx: typer.Context, view: str, *, as_json: Json = False) -> None:
     """Show how a view is kept and why, its delta program, what is read and what that cost lately."""
     with opened(ctx.obj.folder, sync=False) as project:
         explanation = project.explain(view)
-    typer.echo(values.json_text(explanation.to_dict()) if as_json else str(explanation))
+    echo_exact(values.json_text(explanation.to_dict())) if as_json else echo(str(explanation))
 
 
 def query(
@@ -100,7 +101,7 @@ def query(
         )
     with opened(ctx.obj.folder) as project:
         if explained:
-            typer.echo(_explained(project, sql, at))
+            echo(_explained(project, sql, at))
             return
         rows = _asked(project, sql, at, strict=strict)
     _print_rows(rows, form, output)
@@ -142,14 +143,14 @@ def _print_rows(rows: pa.Table, form: Format, output: Path | None) -> None:
         _write_bytes(values.to_parquet(rows), output)
     elif form is not Format.TABLE:
         text = values.to_csv(rows) if form is Format.CSV else values.to_json(rows)
-        typer.echo(text) if output is None else output.write_text(text + "\n", encoding="utf-8")
+        echo_exact(text) if output is None else output.write_text(text + "\n", encoding="utf-8")
     elif output is not None:
         raise UsageError(
             "RUNNEL-USAGE", "a table is for eyes, not for a file", hint="choose --format csv, json or parquet"
         )
     else:
         out().print(rows_table(rows.column_names, rows.to_pylist()), soft_wrap=False)
-        typer.echo(f"{rows.num_rows} row{'' if rows.num_rows == 1 else 's'}")
+        echo(f"{rows.num_rows} row{'' if rows.num_rows == 1 else 's'}")
 
 
 def _write_bytes(content: bytes, output: Path | None) -> None:
@@ -177,7 +178,7 @@ def history(
         found = project.history(name, key_of(project, name, key), column, _moment(since), _moment(until))
     if as_json:
         for entry in found:
-            typer.echo(values.json_text(entry))
+            echo_exact(values.json_text(entry))
         return
     out().print(rows_table(("epoch", "time", "op", "old", "new"), found), soft_wrap=False)
 
@@ -250,7 +251,7 @@ def _follow(
 
 def _tell_json(row: dict[str, Any], epoch: int) -> None:
     weight = row.pop(WEIGHT)
-    typer.echo(values.json_text({"_epoch": epoch, WEIGHT: weight, **row}))
+    echo_exact(values.json_text({"_epoch": epoch, WEIGHT: weight, **row}))
     sys.stdout.flush()
 
 

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from runnel.cli.check import check_project
+from runnel.cli.escapes import echo
 from runnel.cli.invocation import tell
 from runnel.cli.opening import chosen_engine
 from runnel.cli.skeleton import write_project
@@ -32,8 +33,8 @@ def demo(
 def init(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
     """Write a commented project that runs."""
     for name in write_project(folder):
-        typer.echo(f"wrote {folder / name}")
-    typer.echo(f"try: runnel run --once --project {folder}")
+        echo(f"wrote {folder / name}")
+    echo(f"try: runnel run --once --project {folder}")
 
 
 def check(ctx: typer.Context) -> None:
@@ -45,9 +46,9 @@ def check(ctx: typer.Context) -> None:
     for name in found.unchecked:
         log.warning("view %s is not checked: what it reads has a problem", name)
     for name, strategy in found.strategies.items():
-        typer.echo(f"view {name}: {strategy}")
+        echo(f"view {name}: {strategy}")
     if found.problems:
         count = len(found.problems)
-        typer.echo(f"{count} problem{'' if count == 1 else 's'}", err=True)
+        echo(f"{count} problem{'' if count == 1 else 's'}", err=True)
         raise typer.Exit(NOT_FINE)
-    typer.echo("no problems")
+    echo("no problems")

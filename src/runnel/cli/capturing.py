@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from runnel import config
+from runnel.cli.escapes import echo, echo_exact
 from runnel.cli.terminal import log
 from runnel.connectors import open_capture
 from runnel.errors import UsageError, nearest
@@ -48,9 +49,9 @@ def prepare(
     found, settings = _source(ctx, source)
     capture = open_capture(found, settings.folder, technique)
     if triggers is not None:
-        typer.echo(f"wrote {capture.build_triggers(triggers, jar or settings.folder / 'runnel-triggers.jar')}")
+        echo(f"wrote {capture.build_triggers(triggers, jar or settings.folder / 'runnel-triggers.jar')}")
         return
-    capture.prepare(typer.echo, undo=undo)
+    capture.prepare(echo, undo=undo)
 
 
 def capture(
@@ -71,7 +72,7 @@ def capture(
     found, settings = _source(ctx, source)
     opened = open_capture(found, settings.folder, technique, expand_deletes=expand_deletes)
     for line in opened.lines(_position(since), form.value, last=last_per_key):
-        typer.echo(line)
+        echo_exact(line)
     if since is None:
         log.info("%s: captured up to %s", source, json.dumps(opened.position()))
 

@@ -8,16 +8,18 @@ import warnings
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.logging import RichHandler
 from rich.table import Table
 
+from runnel.cli.escapes import SafeConsole, escaped
 from runnel.cli.values import cell_text
 from runnel.errors import RunnelWarning
 from runnel.redaction import Redacting
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
+
+    from rich.console import Console
 
 WIDE = 100_000
 log = logging.getLogger("runnel")
@@ -35,7 +37,7 @@ def err() -> Console:
 
 
 def _console(*, stderr: bool) -> Console:
-    console = Console(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+    console = SafeConsole(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
     if not console.is_terminal:
         console.width = WIDE
     return console
@@ -47,10 +49,10 @@ def set_up_logging(*, debug: bool) -> None:
     handler: logging.Handler
     if console.is_terminal:
         handler = RichHandler(console=console, show_path=False, show_level=False, log_time_format="%H:%M:%S")
-        handler.setFormatter(logging.Formatter("%(message)s"))
+        handler.setFormatter(_Escaping("%(message)s"))
     else:
         handler = logging.StreamHandler(sys.stderr)
-        handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+        handler.setFormatter(_Escaping("%(asctime)s %(levelname)s %(message)s"))
     for one in (handler, logging.lastResort):  # the latter prints what drivers warn of
         if one is not None and not any(isinstance(known, Redacting) for known in one.filters):
             one.addFilter(Redacting())
@@ -59,6 +61,13 @@ def set_up_logging(*, debug: bool) -> None:
     log.propagate = False
     warnings.simplefilter("always", RunnelWarning)
     warnings.showwarning = _warn
+
+
+class _Escaping(logging.Formatter):
+    """Formats messages with control characters escaped."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return escaped(super().format(record))
 
 
 def _warn(message: Warning | str, category: type[Warning], *where: Any, **named: Any) -> None:
@@ -76,8 +85,8 @@ def progress(text: str) -> Iterator[Callable[[str], None]]:
     if not console.is_terminal:
         yield log.info
         return
-    with console.status(text) as spinner:
-        yield spinner.update
+    with console.status(escaped(text)) as spinner:
+        yield lambda now: spinner.update(escaped(now))
 
 
 def rows_table(names: Sequence[str], rows: Iterable[dict[str, Any]]) -> Table:
@@ -87,9 +96,9 @@ def rows_table(names: Sequence[str], rows: Iterable[dict[str, Any]]) -> Table:
     for name in names:
         values = [row[name] for row in listed if row[name] is not None]
         number = bool(values) and not any(isinstance(v, str | bytes | bool | dict | list) for v in values)
-        table.add_column(name, justify="right" if number else "left", overflow="fold")
+        table.add_column(escaped(name), justify="right" if number else "left", overflow="fold")
     for row in listed:
-        table.add_row(*[cell_text(row[name]) for name in names])
+        table.add_row(*[escaped(cell_text(row[name])) for name in names])
     return table
 
 
@@ -101,5 +110,5 @@ def facts_table(title: str, names: Sequence[str], rows: Iterable[Sequence[Any]])
     for at in kept:
         table.add_column(names[at], overflow="fold", no_wrap=at == 0)
     for row in listed:
-        table.add_row(*["" if row[at] is None else str(row[at]) for at in kept])
+        table.add_row(*["" if row[at] is None else escaped(str(row[at])) for at in kept])
     return table

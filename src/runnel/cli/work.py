@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from runnel.cli.answers import check_exists
+from runnel.cli.escapes import echo
 from runnel.cli.opening import chosen_engine, opened
 from runnel.cli.terminal import log, out, progress
 from runnel.cli.values import json_text
@@ -132,7 +133,7 @@ def _verified(project: Project, name: str, sample: int | None) -> Report:
 
 def _repaired(project: Project, name: str, sample: int | None) -> Report:
     epoch = project.refresh(name, full=True)
-    typer.echo(f"{name}: repaired by a full recompute at epoch {epoch}")
+    echo(f"{name}: repaired by a full recompute at epoch {epoch}")
     return _verified(project, name, sample)
 
 
@@ -140,9 +141,9 @@ def _print_report(report: Report) -> None:
     out().print(str(report), style=None if report.ok else "bold red")
     for mark, what, rows in (("-", "missing", report.missing), ("+", "unexpected", report.unexpected)):
         for row in rows[:LISTED]:
-            typer.echo(f"  {mark} {what} {json_text(row)}")
+            echo(f"  {mark} {what} {json_text(row)}")
         if len(rows) > LISTED:
-            typer.echo(f"  {mark} and {len(rows) - LISTED} more {what}")
+            echo(f"  {mark} and {len(rows) - LISTED} more {what}")
 
 
 def refresh(
@@ -155,7 +156,7 @@ def refresh(
     with opened(ctx.obj.folder) as project, progress(f"refreshing {view}"):
         epoch = project.refresh(view, full=full)
         name = project.view(view).name
-    typer.echo(f"{name}: at epoch {epoch}" + (", recomputed in full" if full else ""))
+    echo(f"{name}: at epoch {epoch}" + (", recomputed in full" if full else ""))
 
 
 def deliver(
@@ -170,14 +171,14 @@ def deliver(
     with opened(ctx.obj.folder, sync=False) as project, progress("delivering"):
         done = project.deliver(target, full=full)
     for name, one in done.items():
-        typer.echo(f"{name}: at epoch {one.epoch}, {one.rows} rows written or removed")
+        echo(f"{name}: at epoch {one.epoch}, {one.rows} rows written or removed")
 
 
 def compact(ctx: typer.Context) -> None:
     """Fold each relation's signed rows into one sorted run, and forget epochs that are no longer kept."""
     with opened(ctx.obj.folder, sync=False) as project, progress("compacting"):
         done = project.compact()
-    typer.echo(f"folded {done.files_folded} files of {done.relations} relations, wrote {done.bytes_written} bytes")
+    echo(f"folded {done.files_folded} files of {done.relations} relations, wrote {done.bytes_written} bytes")
     if done.expired is not None:
         gone = done.expired
-        typer.echo(f"forgot {gone.snapshots} epochs, deleted {gone.files} files of {gone.bytes} bytes")
+        echo(f"forgot {gone.snapshots} epochs, deleted {gone.files} files of {gone.bytes} bytes")
