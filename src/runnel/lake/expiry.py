@@ -27,6 +27,10 @@ if TYPE_CHECKING:
     from runnel.lake.lake import Lake
 
 GRACE_SECONDS = 3600.0
+CURSOR = "cursor:"
+"""What the names of subscriptions' cursors begin with, among the targets."""
+CURSOR_KEEPS = 10
+"""A cursor keeps this many times the epochs that are kept anyway, then it is left behind."""
 _BATCH = 500
 
 
@@ -96,6 +100,9 @@ def _kept(connection: sa.Connection, keep: int) -> _Kept:
             passed[relation] = min(passed.get(relation, head), frontiers[row.name])
         if view.events:  # it will go through every epoch since its frontier, one by one
             since = min(since, frontiers[row.name])
+    d = tables.runnel_delivery
+    for epoch in connection.execute(sa.select(d.c.epoch).where(d.c.target.startswith(CURSOR))).scalars():
+        since = min(since, max(epoch, head - CURSOR_KEEPS * keep))
     s = tables.snapshot.c.snapshot_id
     epochs = connection.execute(
         sa.select(s).where(sa.or_(s >= since, s.in_(sorted(set(frontiers.values()))))).order_by(s)

@@ -250,7 +250,11 @@ class Project:
     def subscribe(
         self, name: str, callback: Callable[[pa.Table, int], None], cursor: str | None = None
     ) -> Subscription:
-        """Call back once per epoch with a view's net changes, in order; a named `cursor` is kept across restarts."""
+        """Call back once per epoch with a view's net changes, in order; a named `cursor` is kept across restarts.
+
+        The cursor moves after the callback has returned: after a crash in between, or an exception of the callback, the same epoch
+        is handed over again. Store the epoch with what the callback does to have it exactly once.
+        """
         relation = query.find(self.runtime.lake.snapshot(), name)
         subscription = Subscription(self.runtime, relation.name, callback, cursor)
         self._subscriptions.append(subscription)
@@ -260,10 +264,11 @@ class Project:
         for subscription in list(self._subscriptions):
             try:
                 subscription.poll()
+                subscription.error = None
             except Exception as error:  # a subscriber's own error must not look like a failed commit
-                log.error("a subscriber of %s failed: %s", subscription.name, error)
-                if isinstance(error, RunnelError):
-                    self._subscriptions.remove(subscription)
+                if subscription.error != str(error):
+                    log.error("a subscriber of %s failed and is tried again: %s", subscription.name, error)
+                subscription.error = str(error)
 
     def wait(self, source: str, position: Mapping[str, Any], timeout: float = 5.0) -> int:
         """Wait until the state covers a source's position and give the epoch; an error after `timeout` seconds."""
