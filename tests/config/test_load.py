@@ -181,3 +181,13 @@ def test_an_absolute_catalog_and_a_remote_data_folder_stay_as_they_are(tmp_path:
     text = '[state]\ncatalog = "sqlite:/var/lib/c.sqlite"\ndata = "s3a://bucket/lake"\n'
     state = config.load(project(tmp_path, text)).state
     assert (state.catalog, state.data) == ("sqlite:/var/lib/c.sqlite", "s3a://bucket/lake")
+
+
+def test_how_often_views_are_proved_is_read_and_checked(tmp_path: Path) -> None:
+    (tmp_path / "runnel.toml").write_text('[run]\nprove = "10 minutes"\non_difference = "stop"\n')
+    run = config.load(tmp_path).run
+    assert (run.prove, run.on_difference) == (600.0, "stop")
+    (tmp_path / "runnel.toml").write_text('[run]\non_difference = "rebild"\n')
+    with pytest.raises((Problems, UsageError)) as caught:
+        config.load(tmp_path)
+    assert "rebuild" in str(caught.value)

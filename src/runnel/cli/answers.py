@@ -65,8 +65,10 @@ def _print_status(found: Status) -> None:
         console.print(facts_table("sources", ("source", "position", "waiting", "error"), rows), soft_wrap=False)
     tables = [(t.name, t.rows, t.files, t.bytes) for t in found.tables]
     console.print(facts_table("tables", ("table", "stored", "files", "bytes"), tables), soft_wrap=False)
-    views = [(v.name, v.strategy, v.refresh, v.frontier, v.behind, v.rows, v.last, v.error) for v in found.views]
-    names = ("view", "strategy", "refresh", "epoch", "behind", "stored", "last", "error")
+    views = [
+        (v.name, v.strategy, v.refresh, v.frontier, v.behind, v.rows, v.last, v.proved, v.error) for v in found.views
+    ]
+    names = ("view", "strategy", "refresh", "epoch", "behind", "stored", "last", "proof", "error")
     console.print(facts_table("views", names, views), soft_wrap=False)
     if found.targets:
         targets = [(t.target, t.view, t.table, t.epoch, t.behind, t.error) for t in found.targets]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from runnel.config.document import Document
 from runnel.config.duration import parse_duration
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from runnel.config.secret import Secret
 
 FILE = "runnel.toml"
+ON_DIFFERENCE = ("rebuild", "stop", "report")
 CATALOG = "sqlite:.runnel/catalog.sqlite"
 DATA = ".runnel/data"
 SECTIONS = ("project", "state", "spark", "run", "sources", "targets", "rebuild")
@@ -129,17 +130,33 @@ def _conf_value(value: Any) -> str | Secret:
 
 
 def _run(document: Document) -> Run:
-    document.section(("run",), ("epoch", "max_rows", "driver_rows"))
+    document.section(("run",), ("epoch", "max_rows", "driver_rows", "prove", "on_difference"))
     return Run(
         epoch=_epoch(document),
         max_rows=_positive(document, ("run", "max_rows"), Run.max_rows),
         driver_rows=_positive(document, ("run", "driver_rows"), Run.driver_rows, least=0),
+        prove=_prove(document),
+        on_difference=_on_difference(document),
     )
 
 
 def _epoch(document: Document) -> float | Literal["transaction"]:
     value = document.section(("run",)).get("epoch", Run.epoch)
     return "transaction" if value == "transaction" else _duration(document, ("run", "epoch"), value)
+
+
+def _prove(document: Document) -> float | Literal["auto", "off"]:
+    value = document.section(("run",)).get("prove", Run.prove)
+    return value if value in ("auto", "off") else _duration(document, ("run", "prove"), value)
+
+
+def _on_difference(document: Document) -> Literal["rebuild", "stop", "report"]:
+    value = document.get(("run", "on_difference"), str, Run.on_difference)
+    if value not in ON_DIFFERENCE:
+        hint = nearest(value, ON_DIFFERENCE) or f"one of {', '.join(ON_DIFFERENCE)}"
+        document.problem("VALUE", f"run.on_difference is {value!r}", ("run", "on_difference"), hint)
+        return "rebuild"
+    return cast('Literal["rebuild", "stop", "report"]', value)
 
 
 def _sources(document: Document) -> tuple[Source, ...]:

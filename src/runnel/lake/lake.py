@@ -307,6 +307,13 @@ class Lake:
             found = connection.scalar(sa.select(m.c.value).where(m.c.key == key))
         return dict(json.loads(found)) if found is not None else {}
 
+    def notes(self, prefix: str) -> dict[str, dict[str, Any]]:
+        """Give all facts whose keys begin like this, by the rest of the key."""
+        m = tables.runnel_metadata
+        with self.catalog.read() as connection:
+            found = connection.execute(sa.select(m.c.key, m.c.value).where(m.c.key.startswith(prefix, autoescape=True)))
+            return {key.removeprefix(prefix): dict(json.loads(value)) for key, value in found}
+
     def incarnation(self, snapshot: Snapshot, relation: str) -> str:
         """Name a relation so that no other ever has that name: made anew, or in another state, it has another one."""
         t = tables.table

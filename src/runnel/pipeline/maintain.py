@@ -31,6 +31,8 @@ from runnel.pipeline.materialise import change_sql, materialise
 
 FEW = 64
 """Changed rows up to which a program's steps are tried in one query."""
+STOPPED = "RUNNEL-VIEW-STOPPED"
+"""What the error of a view begins with that a proof found wrong, and that is not to go on."""
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -93,6 +95,9 @@ def maintain(
     spilled: list[NewFile] = []
     spill = partial(_spilled, runtime, spilled)
     for view in todo.values():
+        if is_stopped(view):
+            results[view.name] = ViewResult(view.name, "held", error=view.error)
+            continue
         try:
             old = standing(runtime.lake, head, view, beside or {})
         except Terminal as error:
@@ -148,6 +153,11 @@ def levels(views: Mapping[str, ViewEntry]) -> list[list[ViewEntry]]:
 def is_stage(view: ViewEntry) -> bool:
     """Say whether an entry is a stage: it has no text of its own."""
     return not view.sql
+
+
+def is_stopped(view: ViewEntry) -> bool:
+    """Say whether a view is kept from going on because a proof found it wrong."""
+    return view.error is not None and view.error.startswith(STOPPED)
 
 
 def _failed(view: ViewEntry, error: RunnelError, milliseconds: float = 0.0) -> ViewResult:

@@ -13,7 +13,9 @@ from runnel.compiler import bind, called, compile_view, program_to_json
 from runnel.compiler.serialize import is_current
 from runnel.errors import RunnelError, Terminal
 from runnel.lake.entries import ViewEntry
+from runnel.model.program import Operator, Strategy
 from runnel.model.relation import Kind, Relation, check_columns
+from runnel.pipeline import proofs
 from runnel.pipeline.maintain import is_stage
 
 if TYPE_CHECKING:
@@ -199,18 +201,35 @@ def _compile(
     try:
         if definition is not None:
             mode = definition.properties.get("mode", "auto")
-            program = compile_view(
-                name, definition.sql, relations, runtime.engine.analyse, mode, definition.place, runtime.functions
-            )
+            program = _compiled(runtime, name, definition.sql, relations, mode, definition.place)
         else:
             assert stored is not None
             known = {n: as_seen(stored, relation) for n, relation in relations.items()}
             mode = stored.properties.get("mode", "auto")
-            program = compile_view(name, stored.sql, known, runtime.engine.analyse, mode, None, runtime.functions)
+            program = _compiled(runtime, name, stored.sql, known, mode, None)
         check_columns(name, program.columns)
     except RunnelError as error:
         raise Refused(name, error, "" if definition else f"view {name} stands against it: ") from error
     return program
+
+
+def _compiled(
+    runtime: Runtime, name: str, sql: str, relations: Mapping[str, Relation], mode: str, place: Place | None
+) -> Program:
+    """Compile a text; one whose program was found to give other rows than the text is recomputed instead."""
+    program = compile_view(name, sql, relations, runtime.engine.analyse, mode, place, runtime.functions)
+    why = proofs.condemned(runtime.lake, name, sql) if program.incremental and not program.events else ""
+    if not why:
+        return program
+    if mode == "incremental":
+        raise Terminal(
+            "RUNNEL-VIEW-UNPROVED",
+            f"view {name} cannot be kept incrementally, its proof failed: {why}",
+            place=place,
+            hint="use mode auto or full",
+        )
+    whole = compile_view(name, sql, relations, runtime.engine.analyse, "full", place, runtime.functions)
+    return replace(whole, operators=(Operator("proof", Strategy.FULL, why, proofs.CODE),))
 
 
 def as_seen(view: ViewEntry, relation: Relation) -> Relation:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from runnel.compiler import program_from_json
 from runnel.compiler.serialize import is_current
@@ -15,6 +15,7 @@ from runnel.pipeline.cost import FLOOR, Learned
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from runnel.engine.base import Engine
     from runnel.lake.entries import ViewEntry
@@ -46,6 +47,12 @@ class Runtime:
     programs: dict[str, Program] = field(default_factory=dict)
     keeper: Keeper | None = None
     """Does upkeep beside the epochs; without one it is done after each of them."""
+    on_difference: Literal["rebuild", "stop", "report"] = "rebuild"
+    """What becomes of a view that a proof finds wrong."""
+    reports: Path | None = None
+    """Where reproductions of differences are written."""
+    settled: set[int] = field(default_factory=set)
+    """The views, by their relations' ids, that were proved after their first changes or are left to the background."""
     _working: int = 0
     _idle: threading.Condition = field(default_factory=threading.Condition, repr=False)
 

@@ -16,6 +16,7 @@ from runnel.lake.publish import WRITER_LOST
 from runnel.model.relation import Kind
 from runnel.pipeline.maintain import hydrate, maintain
 from runnel.pipeline.plan import make_plan, stages_in_use
+from runnel.pipeline.prove import Unproved, at_birth, note_birth
 from runnel.pipeline.reshape import rewrite
 from runnel.pipeline.step import Overtaken, in_turn, note_results
 from runnel.pipeline.update import moving_with, update
@@ -49,17 +50,20 @@ def swap(runtime: Runtime, wanted: Sequence[Definition], allowed: Callable[[Snap
 
 def swap_planned(runtime: Runtime, plan_at: Callable[[Snapshot], Plan]) -> Plan:
     """Plan on the newest epoch and carry the plan out; when it was overtaken, again."""
-    for attempt in range(ATTEMPTS):
+    attempt = 0
+    while True:
         try:
             plan = _pinned(runtime, plan_at)
             with runtime.lake.pinned(plan.head.epoch):
                 _carry_out(runtime, plan)
+        except Unproved:
+            continue  # planned again, that view is recomputed, and is right by that
         except Overtaken:
-            if attempt + 1 == ATTEMPTS:
+            attempt += 1
+            if attempt == ATTEMPTS:
                 raise
         else:
             return plan
-    raise AssertionError
 
 
 def _pinned(runtime: Runtime, plan_at: Callable[[Snapshot], Plan]) -> Plan:
@@ -102,10 +106,12 @@ def _carry_out(runtime: Runtime, plan: Plan) -> None:
         for name, shape in plan.tables.items():
             beside[name] = Beside(shape.relation, tuple(rewrite(runtime, shape, plan.head.files(name))))
         beside = hydrate(runtime, plan.head, [plan.entries[program.view] for program in plan.fresh], beside)
-        in_turn(runtime, lambda: _attempt(runtime, plan, beside))
+        proved = at_birth(runtime, plan, beside)
+        epoch = in_turn(runtime, lambda: _attempt(runtime, plan, beside))
     except BaseException:
         runtime.lake.discard([file for made in beside.values() for file in made.files])
         raise
+    note_birth(runtime, proved, epoch)
 
 
 def _attempt(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> int:

@@ -12,6 +12,7 @@ from runnel.errors import RunnelError, Terminal
 from runnel.failpoints import reach
 from runnel.lake import compaction, expiry, slices
 from runnel.model.program import quote
+from runnel.pipeline.prove import prove_first_changes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -100,6 +101,7 @@ def tidy(runtime: Runtime, epoch: int) -> None:
 def after_epoch(runtime: Runtime, epoch: int, rest: Callable[[], bool] | None = None) -> Upkept:
     """Do what is due after an epoch: cheap when nothing is. `rest` is called between pieces of work; False ends it."""
     done = compact(runtime, runtime.lake.snapshot(), rest=rest)
+    prove_first_changes(runtime, rest)
     if epoch - runtime.expired_at >= EXPIRE_EVERY:
         runtime.expired_at = epoch
         return replace(done, expired=expire(runtime))

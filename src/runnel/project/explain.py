@@ -7,12 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.model.program import changes
 from runnel.model.relation import Kind
+from runnel.pipeline import proofs
 from runnel.pipeline.definitions import find_view
 
 if TYPE_CHECKING:
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.model.program import Program, Step
+    from runnel.pipeline.proofs import Proof
     from runnel.pipeline.runtime import Runtime
 
 
@@ -30,6 +32,7 @@ class Explanation:
     costs: tuple[dict[str, Any], ...]
     shared: dict[str, tuple[str, ...]]
     joins: dict[str, tuple[str, ...]]
+    proof: Proof | None = None
 
     @property
     def incremental(self) -> bool:
@@ -57,6 +60,7 @@ class Explanation:
             "steps": [_step_dict(step, part) for part in self._parts() for step in part.steps],
             "sizes": {name: {"rows": rows, "bytes": size} for name, (rows, size) in self.sizes.items()},
             "last_epochs": list(self.costs),
+            "proof": self.proof.to_dict() if self.proof is not None else None,
         }
 
     def _parts(self) -> tuple[Program, ...]:
@@ -97,6 +101,9 @@ class Explanation:
         for part in self._parts():
             for step in part.steps:
                 lines += ["", f"-- change of {step.target.name}", change_text(step, part)]
+        lines += ["", "proof", f"  {self.proof or 'never proved'}"]
+        if self.proof is not None:
+            lines += [f"  earlier: {said}" for said in self.proof.past]
         if self.costs:
             lines += ["", "last epochs"]
             lines += [_cost_line(cost) for cost in self.costs]
@@ -141,6 +148,7 @@ def explain(runtime: Runtime, name: str) -> Explanation:
         tuple(_costs(runtime, view.name)),
         shared,
         _joins(runtime, head, view, program),
+        proofs.known(runtime.lake, head).get(view.name),
     )
 
 

@@ -26,6 +26,7 @@ from runnel.model.ddl import parse_table
 from runnel.model.foreign_keys import Reference
 from runnel.pipeline import definitions, upkeep
 from runnel.pipeline.alter import alter_table
+from runnel.pipeline.prove import Prover
 from runnel.pipeline.reshape import altered
 from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
@@ -66,7 +67,13 @@ class Project:
     def __init__(self, folder: Path, settings: Config, lake: Lake, engine: Engine, *, throw_away: bool = False) -> None:
         """Take over an open lake and an engine; use `runnel.open`, `runnel.create` or `runnel.memory` instead."""
         self.folder, self.config = folder, settings
-        self.runtime = Runtime(lake, engine, keep=settings.state.keep)
+        self.runtime = Runtime(
+            lake,
+            engine,
+            keep=settings.state.keep,
+            on_difference=settings.run.on_difference,
+            reports=folder / ".runnel" / "reports",
+        )
         if engine.name == "spark":  # other engines are for tests, which want to see what an epoch leads to
             self.runtime.keeper = upkeep.Keeper(self.runtime)
         self._throw_away = throw_away
@@ -362,6 +369,7 @@ class Project:
             deliver=deliver,
             targets=targets,
             define=self._define if undefined is not None else None,
+            prover=self._prover(),
         )
         errors = runner.run(once=once, stop=self._stop)
         if once:
@@ -402,6 +410,10 @@ class Project:
         ]
         if problems:
             raise Problems(problems)
+
+    def _prover(self) -> Prover | None:
+        prove = self.config.run.prove
+        return None if prove == "off" else Prover(self.runtime, None if prove == "auto" else prove)
 
     def stop(self) -> None:
         """Let a running `run` end after the epoch it is in."""

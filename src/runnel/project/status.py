@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.errors import RunnelError
 from runnel.model.relation import Kind, find_relation
+from runnel.pipeline import proofs
 from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
 from runnel.pipeline.runner import LEASE, RUN_NOTE
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from runnel.connectors.base import Source
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
+    from runnel.pipeline.proofs import Proof
     from runnel.pipeline.runtime import Runtime
 
 
@@ -47,7 +49,10 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class ViewStatus:
-    """One view: `behind` counts the epochs since its frontier, 0 when nothing it reads changed in them; `rows` are stored rows before folding."""
+    """One view; `proof` is the last comparison with its text, `proved` says it in words, or the alarm of one that differs.
+
+    `behind` counts the epochs since its frontier, 0 when nothing it reads changed in them; `rows` are stored rows before folding.
+    """
 
     name: str
     strategy: str
@@ -58,6 +63,8 @@ class ViewStatus:
     files: int
     last: str
     error: str | None
+    proof: dict[str, Any] | None = None
+    proved: str = "never proved"
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,7 @@ class Status:
             lines.append(f"table {t.name}: {t.rows} rows in {t.files} files")
             lines += [f"  {reference}" for reference in t.references]
         lines += [
-            f"view {v.name}: {v.strategy}, refresh {v.refresh}, at epoch {v.frontier} ({v.behind} behind), last {v.last}"
+            f"view {v.name}: {v.strategy}, refresh {v.refresh}, at epoch {v.frontier} ({v.behind} behind), last {v.last}, {v.proved}"
             + (f" ERROR {v.error}" if v.error else "")
             for v in self.views
         ]
@@ -116,6 +123,7 @@ def status(
     """Collect a project's status from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
     last = _last_strategies(runtime)
+    proved = proofs.known(runtime.lake, head)
     shown = [r for r in head.relations.values() if r.kind is Kind.TABLE]
     return Status(
         project,
@@ -123,7 +131,9 @@ def status(
         runtime.lake.holder(LEASE),
         tuple(_source(head, name, source) for name, source in sources.items()),
         tuple(TableStatus(r.name, *_size(head, r.name), r.key, tuple(map(str, r.references))) for r in shown),
-        tuple(_view(runtime, head, view, last.get(view.name, "")) for view in head.views.values()),
+        tuple(
+            _view(runtime, head, view, last.get(view.name, ""), proved.get(view.name)) for view in head.views.values()
+        ),
         tuple(found for target in targets for found in _target(runtime, head, target)),
         runtime.lake.noted(RUN_NOTE).get("error"),
     )
@@ -157,12 +167,14 @@ def _source(head: Snapshot, name: str, source: Source) -> SourceStatus:
     return SourceStatus(name, position, lag, error)
 
 
-def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str) -> ViewStatus:
+def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str, proof: Proof | None) -> ViewStatus:
     rows, files, _ = _size(head, view.name)
     strategy = runtime.program(view).strategy.value
     refresh = view.properties.get("refresh", "immediate")
     behind = head.epoch - view.frontier if has_changes(head, view) else 0
-    return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, plainly(view.error))
+    proved = (proof.to_dict(), str(proof)) if proof is not None else (None, "never proved")
+    error = plainly(view.error)
+    return ViewStatus(view.name, strategy, refresh, view.frontier, behind, rows, files, last, error, *proved)
 
 
 def _size(head: Snapshot, name: str) -> tuple[int, int, int]:

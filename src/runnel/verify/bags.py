@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from runnel.compiler.choices import NOTHING_OPEN
 from runnel.compiler.emit import grouped
+from runnel.engine.inputs import signed
 from runnel.model import types
 from runnel.model.program import name as role_name
 from runnel.model.program import quote
@@ -51,6 +52,10 @@ class Comparison:
     inputs: Mapping[str, Input]
     choices: Choices = NOTHING_OPEN
     definite: str = ""
+    where: str = ""
+    """A condition on the columns of both sides, to compare a part of the rows."""
+    small: bool = False
+    """Whether little is read, so that the driver may do the work where it can."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +73,10 @@ class Found:
         return not self.missing and not self.unexpected and not self.too_many
 
 
-def compare(engine: Engine, asked: Comparison, sample: int | None = None, most: int | None = None) -> Found:
-    """Compare all rows, or one in `sample`; at most `most` differing rows are fetched."""
+def compare(engine: Engine, asked: Comparison, sample: int | None = None) -> Found:
+    """Compare all rows, or one in `sample`."""
     columns = asked.relation.rows
     limit = LISTED_WITH_FLOATS if any(types.floating(c.type) for c in columns) else LISTED
-    limit = min(limit, most or limit)
     if not asked.choices.any:
         return _found(engine, asked, asked.text, columns, sample, limit)
     found = _found(engine, asked, asked.text, columns, sample, min(limit, AT_FIRST_SIGHT))
@@ -89,7 +93,12 @@ def compare(engine: Engine, asked: Comparison, sample: int | None = None, most: 
 def _found(
     engine: Engine, asked: Comparison, text: str, columns: Sequence[Column], sample: int | None, limit: int
 ) -> Found:
-    rows = engine.rows(_differing(asked, text, columns, _sampled(columns, sample), limit + 1), asked.inputs)
+    conditions = [c for c in (asked.where, _sampled(columns, sample)) if c]
+    sql = _differing(asked, text, columns, f" WHERE {' AND '.join(conditions)}" if conditions else "")
+    if asked.small:
+        rows = engine.change(sql, asked.inputs, signed(tuple(columns)))
+    else:
+        rows = engine.rows(f"{sql} LIMIT {limit + 1}", asked.inputs)
     missing, unexpected = tolerate(rows.slice(0, limit), [c.name for c in columns])
     return Found(tuple(missing), tuple(unexpected), rows.num_rows > limit, min(rows.num_rows, limit))
 
@@ -106,7 +115,7 @@ def _counted(engine: Engine, asked: Comparison) -> Found:
     return Found(row if more > 0 else (), row if more < 0 else ())
 
 
-def _differing(asked: Comparison, text: str, columns: Sequence[Column], where: str, limit: int) -> str:
+def _differing(asked: Comparison, text: str, columns: Sequence[Column], where: str) -> str:
     """Write the query for the rows that differ, with the sign of the difference."""
     quoted = [quote(c.name) for c in columns]
     listed = ", ".join(quoted)
@@ -116,7 +125,7 @@ def _differing(asked: Comparison, text: str, columns: Sequence[Column], where: s
         f"SELECT {shown}, sum(`{WEIGHT}`) AS `{WEIGHT}` FROM (\n"
         f"SELECT {typed}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{text}\n) AS expected\nUNION ALL\n"
         f"SELECT {listed}, CAST(-1 AS BIGINT) AS `{WEIGHT}` FROM {role_name(asked.relation.name, 'rows')}\n"
-        f") AS both_sides{where} GROUP BY {by} HAVING sum(`{WEIGHT}`) <> 0 LIMIT {limit}"
+        f") AS both_sides{where} GROUP BY {by} HAVING sum(`{WEIGHT}`) <> 0"
     )
 
 
@@ -129,7 +138,7 @@ def _sampled(columns: Sequence[Column], sample: int | None) -> str:
     if not exact or not sample or sample < 2:
         return ""
     text = ", ".join(f"coalesce(CAST({q} AS STRING), '')" for q in exact)
-    return f" WHERE substr(md5(concat_ws('|', {text})), 1, 8) < '{max(1, 2**32 // sample):08x}'"
+    return f"substr(md5(concat_ws('|', {text})), 1, 8) < '{max(1, 2**32 // sample):08x}'"
 
 
 def tolerate(differing: pa.Table, names: Sequence[str]) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
