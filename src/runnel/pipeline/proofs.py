@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from runnel.compiler.serialize import VERSION
+from runnel.redaction import plainly
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,7 +91,7 @@ def now() -> str:
 
 def keep(lake: Lake, view: str, proof: Proof) -> None:
     """Keep a proof for every process to see."""
-    lake.note(PROOF + view, asdict(proof))
+    lake.note(PROOF + view, plainly(asdict(proof)))
 
 
 def known(lake: Lake, head: Snapshot) -> dict[str, Proof]:
@@ -132,15 +133,17 @@ def reproduce(
     folder: Path | None, view: str, sql: str, inputs: Mapping[str, list[str]], found: Found, said: str
 ) -> str:
     """Log a difference, and write what is needed to see it again: the text, the tables' columns, some of the rows."""
-    case = {
-        "view": view,
-        "sql": sql,
-        "inputs": inputs,
-        "missing": [_plain(row) for row in found.missing[:SHOWN_ROWS]],
-        "unexpected": [_plain(row) for row in found.unexpected[:SHOWN_ROWS]],
-        "said": said,
-        "at": now(),
-    }
+    case = plainly(
+        {
+            "view": view,
+            "sql": sql,
+            "inputs": inputs,
+            "missing": [_plain(row) for row in found.missing[:SHOWN_ROWS]],
+            "unexpected": [_plain(row) for row in found.unexpected[:SHOWN_ROWS]],
+            "said": said,
+            "at": now(),
+        }
+    )
     where = ""
     if folder is not None:
         try:
