@@ -22,6 +22,7 @@ from runnel.engine.base import Counted, Derived, Files, Rows, Written
 from runnel.engine.dialect import to_duckdb
 from runnel.engine.quotients import MACROS
 from runnel.errors import Terminal, UsageError
+from runnel.lake import files as lake_files
 from runnel.model import arrow, types
 from runnel.model.relation import Column
 from runnel.model.types import Array, Decimal, Map, Struct, Type
@@ -58,6 +59,9 @@ _BACK = {
     "NULL": "int",
 }
 
+_CHECKED = pads.ParquetFileFormat(
+    default_fragment_scan_options=pads.ParquetFragmentScanOptions(page_checksum_verification=True)
+)
 MANY_INPUTS = 6
 COPIED_AT_MOST = 1_000_000
 FETCHED_AT_ONCE = 100_000
@@ -146,9 +150,9 @@ class DuckDbEngine:
             try:
                 return self._run(sql, inputs, columns, bound, copied=True)
             except duckdb.Error as error:
-                raise _wrong(error) from error
+                raise _wrong(error, inputs) from error
         except duckdb.Error as error:
-            raise _wrong(error) from error
+            raise _wrong(error, inputs) from error
 
     def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
         """Run a step of a delta program, like any query."""
@@ -194,7 +198,7 @@ class DuckDbEngine:
             table = arrow.in_order(table, order)
         Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
-        pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path)
+        pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path, write_page_checksum=True)
         return Written((str(path),), table.num_rows)
 
     def close(self) -> None:
@@ -303,7 +307,7 @@ def _register(cursor: duckdb.DuckDBPyConnection, name: str, item: Input) -> None
         case Rows(table, columns):
             _register_arrow(cursor, name, table, columns)
         case Files(paths, columns) if paths:
-            _register_arrow(cursor, name, pads.dataset(list(paths), schema=_schema(columns), format="parquet"), columns)
+            _register_arrow(cursor, name, pads.dataset(list(paths), schema=_schema(columns), format=_CHECKED), columns)
         case Files(_, columns):
             _register_empty(cursor, name, columns)
 
@@ -362,7 +366,12 @@ def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _wrong(error: duckdb.Error) -> Terminal:
+def _wrong(error: duckdb.Error, inputs: Mapping[str, Input] | None = None) -> Terminal:
+    if "CRC" in str(error):  # Arrow does not say in which file
+        for source in (inputs or {}).values():
+            if isinstance(source, Files):
+                for path in source.paths:
+                    lake_files.check(source.relation.name if source.relation else "a relation", path)
     return Terminal(
         "RUNNEL-ENGINE-SQL", str(error).splitlines()[0], hint="the query itself is wrong, or a row breaks it"
     )

@@ -60,6 +60,7 @@ def write(relation: Relation, path: str, table: pa.Table) -> NewFile:
         "compression": "zstd",
         "version": "2.6",
         "store_schema": False,
+        "write_page_checksum": True,
         # In row groups as small as these, a dictionary of numbers is larger than the numbers, and slower.
         "use_dictionary": [field.name for field in shaped.schema if pa.types.is_string(field.type)],
         # Footers leave NaN out of a range, and readers that sort NaN last would then skip its rows: no range is better.
@@ -305,9 +306,19 @@ def open_file(
         source = system.open_input_file(inside)
         if size is not None and source.size() != size:
             raise broken(relation, path, f"it has {source.size()} bytes instead of {size}")
-        return pq.ParquetFile(source, metadata=footer)
+        return pq.ParquetFile(source, metadata=footer, page_checksum_verification=True)
     except FileNotFoundError as error:
         raise missing(relation, path) from error
+    except (OSError, pa.ArrowException) as error:
+        raise broken(relation, path, error) from error
+
+
+def check(relation: str, path: str) -> None:
+    """Read a whole file; raise if it is missing, or not as it was written."""
+    parquet = open_file(relation, path)
+    try:
+        for _ in parquet.iter_batches():
+            pass
     except (OSError, pa.ArrowException) as error:
         raise broken(relation, path, error) from error
 
