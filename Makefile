@@ -7,11 +7,12 @@ JOBS ?= 2
 N ?= 2000
 SECONDS ?= 20
 STATEMENTS ?= 20000
+KILLS ?= 2000
 ARGS ?=
 CASSANDRA ?= --hosts 127.0.0.1 --port 9042
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random test-cassandra load-cassandra soak fuzz cassandra lint format bench bench-all bench-docs docs clean
+.PHONY: help demo test test-fast test-random test-cassandra load-cassandra soak chaos fuzz cassandra lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -42,6 +43,9 @@ load-cassandra: $(STAMP) ## three views under load on a real Cassandra, killed a
 soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
 	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
 	@$(BIN)/python -m tests.soak --engine spark --epochs 2000
+
+chaos: $(STAMP) ## processes killed and connections cut at random, on SQLite and PostgreSQL: nothing lost, doubled or missing (KILLS=2000)
+	@$(BIN)/python -m tests.chaos --kills $(KILLS) $(ARGS)
 
 fuzz: $(STAMP) ## damage Cassandra logs at random and read them (SECONDS=3600)
 	@$(BIN)/python -m tests.connectors.cassandra.fuzz --seconds $(SECONDS)

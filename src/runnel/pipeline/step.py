@@ -6,13 +6,14 @@ whoever loses that race discards its files and does the work again, in turn, a b
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from runnel.engine.inputs import Pending
-from runnel.errors import Conflict
+from runnel.errors import Conflict, Transient
 from runnel.failpoints import reach
 from runnel.lake.entries import Commit
 from runnel.lake.owner import this_process
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from runnel.pipeline.maintain import ViewResult
     from runnel.pipeline.runtime import Runtime
 
+log = logging.getLogger("runnel")
 TURN = "writer"
 TURN_SECONDS = 30.0
 
@@ -105,7 +107,7 @@ def in_turn(runtime: Runtime, attempt: Callable[[], T]) -> T:
                 held = held or _take_turn(runtime, owner)
     finally:
         if held:
-            runtime.lake.release(TURN, owner)
+            _end_turn(runtime, owner)
     raise AssertionError
 
 
@@ -190,6 +192,13 @@ def _wait_turn(runtime: Runtime, owner: str) -> None:
     deadline = time.monotonic() + TURN_SECONDS
     while time.monotonic() < deadline and runtime.lake.holder(TURN) not in (None, owner):
         time.sleep(random.uniform(0.005, 0.02))
+
+
+def _end_turn(runtime: Runtime, owner: str) -> None:
+    try:
+        runtime.lake.release(TURN, owner)
+    except Transient as error:  # it ends by itself, and what was published must not look as if it had failed
+        log.debug("a turn could not be given back: %s", error)
 
 
 def _take_turn(runtime: Runtime, owner: str) -> bool:
