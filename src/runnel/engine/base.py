@@ -109,6 +109,8 @@ class Engine(Protocol):
     name: str
     functions: dict[str, UserFunction]
     counted: Counted
+    meaning: dict[str, str]
+    """The settings that decide what queries mean, as far as they are not the usual ones."""
     light: int
     """Rows of change up to which a step mostly needs no job; 0 where every query costs alike."""
 

@@ -89,6 +89,7 @@ class DuckDbEngine:
         _return_large_buffers()
         self._connection = duckdb.connect()
         self.functions: dict[str, UserFunction] = {}
+        self.meaning: dict[str, str] = {}
         self.counted = Counted()
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         self._connection.execute("SET temp_directory = ''")

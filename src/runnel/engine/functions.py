@@ -16,6 +16,7 @@ from types import CodeType, FunctionType
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 from runnel.compiler import is_sql_function
+from runnel.engine.meaning import check_settings
 from runnel.errors import Terminal, UsageError
 from runnel.model import types
 from runnel.model.ddl import parse_columns
@@ -140,7 +141,8 @@ def _plain(value: Any) -> str:
 
 
 def check_functions(engine: Engine, view: ViewEntry) -> None:
-    """See that an engine knows the functions a view calls, with the bodies that it was computed with."""
+    """See that an engine knows the functions a view calls, with the bodies that it was computed with, and means the same."""
+    check_settings(engine, view)
     for name, known in view.functions.items():
         here = engine.functions.get(name)
         if here is None:

@@ -29,6 +29,7 @@ from runnel.engine.base import Bound, Derived, Files, TooLarge, Written
 from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
 from runnel.engine.launch import REDACTION, launch, redaction
+from runnel.engine.meaning import decides, meaning
 from runnel.engine.registry import Registry, cast_table, spark_schema
 from runnel.errors import RunnelError, Terminal, Unreachable
 from runnel.lake.files import ROW_GROUP
@@ -96,6 +97,9 @@ logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
 warnings.filterwarnings("ignore", message=".*PySpark does not yet fully support pandas.*")
 
 
+log = logging.getLogger("runnel")
+
+
 class SparkEngine:
     """Runs programs on Spark; starts a local session on first use unless one is given."""
 
@@ -119,7 +123,8 @@ class SparkEngine:
         self._secret = frozenset(secret)
         self._master, self._remote, self._conf = master, remote, dict(conf or {})
         self.driver = driver or Driver()
-        if str(self._conf.get(ROUNDING, "true")).lower() != "true":
+        self.meaning = meaning(self._conf, self._secret)
+        if self.meaning:  # the driver knows the usual meaning only
             self.driver = Driver(changes=0)
         self.counted = self.driver.counted
         self.light = self.driver.changes
@@ -172,6 +177,7 @@ class SparkEngine:
                 launch({str(k): str(v) for k, v in builder._options.items()}, self._secret)
             spark: SparkSession = builder.getOrCreate()
             _joined()
+            self._settle(spark)
             if not self._remote and "spark.sql.shuffle.partitions" not in self._conf:
                 spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
         except Exception as error:
@@ -191,7 +197,17 @@ class SparkEngine:
         for key, value in {**TUNING, **self._conf}.items():
             if key.startswith("spark.sql.") and own.conf.isModifiable(key):
                 own.conf.set(key, value)
+        self._settle(own)
         return own
+
+    def _settle(self, session: SparkSession) -> None:
+        """Leave no setting that decides what views mean to where the session comes from, such as spark-defaults.conf."""
+        ours = {key.lower() for key in (*TUNING, *SESSION, *self._conf)}
+        for key, value in session.sql("SET").collect():
+            if decides(key) and key.lower() not in ours and session.conf.isModifiable(key):
+                session.conf.unset(key)
+                if str(session.conf.get(key, None)) != value:
+                    log.warning("%s = %s is not used: only [spark] conf decides what views mean", key, value)
 
     def register(self, function: UserFunction) -> None:
         """Let SQL call a user's function; one of the same name gives way to it."""

@@ -69,7 +69,8 @@ class ViewEntry:
     `stages` are all stages below a view. `seen` has the columns of each table as the view's text meant them when it was
     compiled: a column that the table got later is not there for it. Empty for a stage, which has no text.
     `events` are the relations whose changes an event view gathers, from epoch `since` on. `functions` are the users' functions
-    it calls, each with the fingerprint of the body it was computed with.
+    it calls, each with the fingerprint of the body it was computed with. `settings` are those of the engine that decide what its
+    text means, as far as they were not the usual ones.
     """
 
     name: str
@@ -84,6 +85,7 @@ class ViewEntry:
     events: tuple[str, ...] = ()
     since: int = 0
     functions: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass

@@ -336,6 +336,7 @@ def encode_view(view: ViewEntry) -> str:
             "seen": {table: list(columns) for table, columns in view.seen.items()},
             **({"events": list(view.events), "since": view.since} if view.events else {}),
             **({"functions": dict(view.functions)} if view.functions else {}),
+            **({"settings": dict(view.settings)} if view.settings else {}),
         }
     )
 
@@ -357,4 +358,5 @@ def decode_view(name: str, text: str) -> ViewEntry:
         events=tuple(facts.get("events", ())),
         since=facts.get("since", 0),
         functions=facts.get("functions", {}),
+        settings=facts.get("settings", {}),
     )

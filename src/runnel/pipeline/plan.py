@@ -103,16 +103,21 @@ def make_plan(
         plan.programs[name] = program
         calls = called(_text(program, chosen.get(name) or stored), runtime.functions)
         same = stored is not None and _same_program(runtime, head, stored, program)
-        same = same and stored is not None and (bool(program.events) or dict(stored.functions) == calls)
+        same = same and stored is not None and (bool(program.events) or _same_means(runtime, stored, calls))
         if not same or (reads[name] & changed and not program.events):
             _refuse_emptying(name, program, chosen)
             changed.add(name)
             entry = _entry(program, chosen.get(name) or stored, head, relations, stored)
-            plan.entries[name] = replace(entry, functions=calls)
+            plan.entries[name] = replace(entry, functions=calls, settings=dict(runtime.engine.meaning))
         elif stored is not None:
-            _redefine(plan, stored, chosen.get(name), program, calls)
-    _choose_fresh(plan, changed, runtime.functions)
+            _redefine(plan, stored, chosen.get(name), program, calls, runtime.engine.meaning)
+    _choose_fresh(plan, changed, runtime.functions, runtime.engine.meaning)
     return plan
+
+
+def _same_means(runtime: Runtime, stored: ViewEntry, calls: dict[str, str]) -> bool:
+    """Say whether a view was computed with the same functions and under the same settings."""
+    return dict(stored.functions) == calls and dict(stored.settings) == runtime.engine.meaning
 
 
 def _refuse_emptying(name: str, program: Program, chosen: Mapping[str, Definition]) -> None:
@@ -132,16 +137,21 @@ def _text(program: Program, said: Definition | ViewEntry | None = None) -> str:
 
 
 def _redefine(
-    plan: Plan, stored: ViewEntry, definition: Definition | None, program: Program, calls: dict[str, str]
+    plan: Plan,
+    stored: ViewEntry,
+    definition: Definition | None,
+    program: Program,
+    calls: dict[str, str],
+    meaning: Mapping[str, str],
 ) -> None:
     """Note what is to be said otherwise of a view that computes the same: its text, its options, the joins it shares.
 
-    An event view goes on with other functions, too: what it has gathered stays, and cannot be gone through once more.
+    An event view goes on with other functions and settings, too: what it has gathered stays, and cannot be gone through once more.
     """
     said = definition or stored
     entry = replace(stored, sql=said.sql, properties=dict(said.properties), program=_alone(program), functions=calls)
-    if stored.events and dict(stored.functions) != calls:
-        entry = replace(entry, since=-1)
+    if stored.events and (dict(stored.functions) != calls or dict(stored.settings) != meaning):
+        entry = replace(entry, settings=dict(meaning), since=-1)
     below = [replace(plan.head.entries[stage.view], program=_alone(stage)) for stage in program.stages]
     plan.entries |= {
         e.name: e for e in (*below, entry) if e != plan.head.entries[e.name] and e.name not in plan.entries
@@ -285,7 +295,7 @@ def _entry(
     )
 
 
-def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str]) -> None:
+def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str], meaning: Mapping[str, str]) -> None:
     """List what must be computed: views that change, stages that are not there, and stages over something that changes."""
     made: dict[str, Program] = {}
     for name, program in plan.programs.items():
@@ -294,10 +304,13 @@ def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str]) -
         for stage in program.stages:
             over_changed = any(i in changed or i in made for i in stage.inputs)
             there = plan.head.entries.get(stage.view)
-            if stage.view not in made and (there is None or over_changed or not is_current(there.program)):
+            stale = there is None or not is_current(there.program) or dict(there.settings) != meaning
+            if stage.view not in made and (stale or over_changed):
                 made[stage.view] = stage
                 entry = ViewEntry(stage.view, "", {}, _alone(stage), stage.inputs, (), plan.head.epoch)
-                plan.entries[stage.view] = replace(entry, functions=called(_text(stage), functions))
+                plan.entries[stage.view] = replace(
+                    entry, functions=called(_text(stage), functions), settings=dict(meaning)
+                )
         made[name] = program
     plan.fresh = list(made.values())
 

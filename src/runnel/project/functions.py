@@ -26,15 +26,18 @@ def register(runtime: Runtime, function: UserFunction) -> list[str]:
     known = runtime.functions
     views = [v for v in runtime.lake.snapshot().views.values() if function.name in v.functions]
     ready = [v for v in views if v.functions.keys() <= known.keys()]
-    said = _make_anew(runtime, function, [v for v in ready if _differs(v, known)])
-    waiting = [v.name for v in ready if v.error and not _differs(v, known)]
+    said = _make_anew(runtime, function, [v for v in ready if _differs(runtime, v)])
+    waiting = [v.name for v in ready if v.error and not _differs(runtime, v)]
     if waiting:
         update(runtime, waiting)
     return said
 
 
-def _differs(view: ViewEntry, known: dict[str, str]) -> bool:
-    return any(known[name] != fingerprint for name, fingerprint in view.functions.items())
+def _differs(runtime: Runtime, view: ViewEntry) -> bool:
+    """Say whether a view was computed with other functions, or under other settings, than there are here."""
+    known = runtime.functions
+    other = any(known[name] != fingerprint for name, fingerprint in view.functions.items())
+    return other or dict(view.settings) != runtime.engine.meaning
 
 
 def _make_anew(runtime: Runtime, function: UserFunction, views: list[ViewEntry]) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 from functools import partial
 from typing import TYPE_CHECKING
 
 from runnel.compiler import TableStatement, ViewStatement, parse_statements
 from runnel.compiler.serialize import is_current
+from runnel.engine.meaning import difference
 from runnel.errors import Problems, RunnelError, Terminal
 from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind, Relation
@@ -23,6 +25,9 @@ if TYPE_CHECKING:
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.pipeline.runtime import Runtime
+
+
+log = logging.getLogger("runnel")
 
 
 def statements(settings: Config) -> tuple[list[TableStatement], list[ViewStatement]]:
@@ -71,10 +76,10 @@ def sync(runtime: Runtime, settings: Config, progress: Callable[[str], None] | N
 
     def say(text: str) -> None:
         done.append(text)
-        if progress:
-            progress(text)
+        (progress or log.info)(text)
 
     _renew_older(runtime, say)
+    _renew_others(runtime, say)
     problems = _tables(runtime, tables, settings.outside, say)
     while True:
         before = len(done)
@@ -96,6 +101,22 @@ def _renew_older(runtime: Runtime, say: Callable[[str], None]) -> None:
         definitions.replace_views(runtime, [Definition(v.name, v.sql, dict(v.properties)) for v in older])
         for view in older:
             say(f"view {view.name} made anew, because another version of runnel had made it")
+
+
+def _renew_others(runtime: Runtime, say: Callable[[str], None]) -> None:
+    """Make anew the views that were computed under other settings that decide what their texts mean, all in one step.
+
+    One that calls a function which is not registered yet waits for it; it is not followed meanwhile.
+    """
+    here, known = runtime.engine.meaning, runtime.functions
+    others = [v for v in runtime.lake.snapshot().views.values() if dict(v.settings) != here]
+    ready = [v for v in others if v.functions.keys() <= known.keys()]
+    if not ready:
+        return
+    definitions.replace_views(runtime, [Definition(v.name, v.sql, dict(v.properties)) for v in ready])
+    for view in ready:
+        how = "goes on under other settings" if view.events else "made anew under other settings"
+        say(f"view {view.name} {how}: {difference(view.settings, here)}")
 
 
 def referenced_first(tables: list[TableStatement]) -> list[TableStatement]:
