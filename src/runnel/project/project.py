@@ -146,13 +146,15 @@ class Project:
         arguments: str | None = None,
         *,
         pandas: bool = False,
+        version: str | None = None,
     ) -> list[str]:
         """Let SQL call a Python function that gives the same value for the same arguments, always.
 
         `returns` is a SQL type, `arguments` such as `"a INT, b STRING"`; with `pandas` it takes and gives pandas Series. Views
-        that were computed with another body of it are made anew; say which.
+        that were computed with another body of it are made anew; say which. What it reaches (globals, closures, classes,
+        modules) belongs to its body; where that cannot be told, `version` has to.
         """
-        said = register(self.runtime, user_function(name, fn, returns, arguments, pandas=pandas))
+        said = register(self.runtime, user_function(name, fn, returns, arguments, pandas=pandas, version=version))
         self._poll()
         return said
 
