@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 LINEAR = [
     "SELECT * FROM orders",
-    "SELECT o.*, c.region FROM orders o JOIN customers c USING (cid)",
+    "SELECT o.id, o.cid, c.region FROM orders o JOIN customers c USING (cid)",
     "SELECT cid, id, region FROM orders JOIN customers USING (cid) WHERE orders.cid = customers.cid",
     "SELECT cid, id, region FROM orders NATURAL JOIN customers",
     "SELECT * EXCEPT (note, rate) FROM orders",

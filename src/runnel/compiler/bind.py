@@ -15,8 +15,10 @@ from sqlglot import exp
 
 from runnel.compiler import parse
 from runnel.compiler.changes import WORD, changes_in, refuse_changes, source_of
+from runnel.compiler.forms import bind_by_tokens, readable
 from runnel.compiler.resolve import base_tables, find_relation, refuse_input_names
 from runnel.compiler.source import SourceText
+from runnel.errors import Terminal
 from runnel.model import program, tokens
 
 if TYPE_CHECKING:
@@ -36,8 +38,15 @@ def bind(
     events: bool = False,
 ) -> tuple[str, frozenset[str]]:
     """Give the text over role names, and the names of the relations it reads; `events` lets it read `CHANGES(...)`."""
-    text = SourceText(sql, place)
-    return bind_tree(parse.parse_query(sql, place), text, relations, role, events=events)
+    text = SourceText(readable(sql), place)
+    try:
+        tree = parse.parse_query(text.sql, place)
+    except Terminal:
+        found = bind_by_tokens(text.sql, relations, role)
+        if found is None:
+            raise
+        return found
+    return bind_tree(tree, text, relations, role, events=events)
 
 
 def bind_tree(

@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.compiler.forms import readable
 from runnel.compiler.parse import parse_query
 from runnel.compiler.resolve import cte_of, table_name
-from runnel.errors import RunnelError
+from runnel.errors import RunnelError, Terminal
 from runnel.model.relation import find_relation
 
 if TYPE_CHECKING:
@@ -67,7 +68,10 @@ def open_choices(
 
     With `loose`, `last_value` and `nth_value` over ties count as open even where all equal rows must have the same value.
     """
-    tree = parse_query(sql)
+    try:
+        tree = parse_query(readable(sql))
+    except Terminal:
+        return NOTHING_OPEN  # Spark alone reads it
     finder = _Finder(relations, loose)
     reasons = tuple(dict.fromkeys(finder.reasons(tree)))
     if not reasons:

@@ -35,6 +35,10 @@ def grouping_sets(context: Lowering, group: exp.Group | None, frame: From, outpu
         return (ordinal(bare, outputs, frame.scope) or context.resolve(bare, frame.scope, frame)).unnest()
 
     plain = [e for e in group.expressions if not isinstance(e, forms)]
+    if group.args.get("grouping_sets") and plain:  # GROUP BY a, b GROUPING SETS (...): all columns first, then the sets
+        if group.parent is not None and any(not g.expressions for g in group.parent.find_all(exp.GroupingId)):
+            raise NotLinear("grouping sets", group, "grouping_id() beside GROUP BY ... GROUPING SETS")
+        plain = []
     parts: list[Sets] = []
     for node in [*(e for e in group.expressions if isinstance(e, forms)), *_args(group, special)]:
         if not node.expressions:  # GROUP BY a, b WITH ROLLUP

@@ -37,7 +37,7 @@ class From:
     def columns(self) -> dict[tuple[str, str], str]:
         """Give every column in scope under a name of its own."""
         found: dict[tuple[str, str], str] = {}
-        shown = [e for s in self.scope.sources for _, e in s.columns] + list(self.scope.merged.values())
+        shown = [e for s in self.scope.sources for _, e in s.columns] + [one.expr for one in self.scope.shown]
         for expr in shown:
             for column in expr.find_all(exp.Column):
                 found.setdefault((column.table, column.name), f"_c{len(found) + 1}")
@@ -230,7 +230,7 @@ def _full(context: Lowering, left: From, right: From, conditions: list[exp.Expr]
 def _now(right: From, theirs: dict[tuple[str, str], str]) -> list[exp.Expr]:
     """Give what stands for each of the right side's columns after it was padded, in the same order."""
     found: dict[tuple[str, str], exp.Expr] = {}
-    shown = [e for s in right.scope.sources for _, e in s.columns] + list(right.scope.merged.values())
+    shown = [e for s in right.scope.sources for _, e in s.columns] + [one.expr for one in right.scope.shown]
     for expr in shown:
         for column in expr.find_all(exp.Column):
             found.setdefault((column.table, column.name), column.copy())

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from runnel.compiler.emit import quoted
-from runnel.compiler.grouping import ordinal
+from runnel.compiler.grouping import has_aggregate, ordinal
 from runnel.compiler.plan import Feed, Keyed, Order, Scan, Top
 from runnel.compiler.support import NotLinear
 
@@ -46,9 +47,22 @@ def order_of(context: Lowering, select: exp.Select, frame: From, outputs: list[O
         if isinstance(bare, exp.Column) and not bare.table and bare.name.lower() in named:
             expr = named[bare.name.lower()].copy()
         else:
-            expr = ordinal(bare, outputs, frame.scope) or context.resolve(bare, frame.scope, frame)
+            expr = ordinal(bare, outputs, frame.scope) or _by_output(context, bare, frame, named)
         items.append((expr, ordered))
     return items
+
+
+def _by_output(context: Lowering, bare: exp.Expr, frame: From, named: dict[str, exp.Expr]) -> exp.Expr:
+    """Resolve an expression of an ORDER BY: a column that the SELECT gives comes before one of its FROM."""
+    spoken = [c for c in bare.find_all(exp.Column) if c.parts[0].name.lower() in named]
+    if not spoken:
+        return context.resolve(bare, frame.scope, frame)
+    if has_aggregate([bare]) or bare.find(exp.Window, exp.Query):
+        changed = [c for c in spoken if named[c.parts[0].name.lower()] != context.resolve(c, frame.scope, frame)]
+        if changed:
+            raise NotLinear("limit", bare, "ORDER BY an aggregate of a name that the SELECT gives another meaning")
+        return context.resolve(bare, frame.scope, frame)
+    return context.resolve(bare, replace(frame.scope, first=named), frame)
 
 
 def hidden(order: list[Item], outputs: list[Output]) -> list[Output]:

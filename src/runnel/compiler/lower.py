@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler import joins, limits, partners, plan, rowmakers, subqueries, window_ties, windows
+from runnel.compiler import fields, joins, limits, partners, plan, rowmakers, subqueries, window_ties, windows
 from runnel.compiler.aggregates import kept
 from runnel.compiler.changes import WORD, changes_relation, is_changes, source_of
 from runnel.compiler.grouping import Grouped, group_list, has_aggregate, take_apart
@@ -19,7 +19,7 @@ from runnel.compiler.groupsets import grouping_sets, kept_sets, replace_grouping
 from runnel.compiler.joins import From
 from runnel.compiler.outputs import output_name
 from runnel.compiler.plan import Input, Keyed, Node, Projection, Scan, Spj, UnionAll
-from runnel.compiler.resolve import Scope, Source, cte_of, find_relation, resolved, table_name
+from runnel.compiler.resolve import Scope, Shown, Source, cte_of, find_relation, resolved, table_name
 from runnel.compiler.spark import DIALECT
 from runnel.compiler.support import NotLinear
 from runnel.errors import Terminal
@@ -81,7 +81,8 @@ class Lowering:
 
     def resolve(self, expr: exp.Expr, scope: Scope, frame: From) -> exp.Expr:
         """Put plan columns in the place of names, and placeholders in the place of subqueries."""
-        return resolved(expr, scope, lambda node: subqueries.find(self, scope, frame, node))
+        named = fields.named(expr, lambda star: spread(star, scope))
+        return resolved(named, scope, lambda node: subqueries.find(self, scope, frame, node))
 
     def as_node(self, lowered: Kept) -> Node:
         """Give a plan: what must be kept becomes a stage."""
@@ -320,12 +321,7 @@ def _join(context: Lowering, join: exp.Join, frame: From) -> None:
         column = exp.column(name)
         conditions.append(exp.EQ(this=frame.scope.column(column).copy(), expression=right.scope.column(column).copy()))
     if join.args.get("on") is not None:
-        both = Scope(
-            context.text,
-            [*frame.scope.sources, *right.scope.sources],
-            {**frame.scope.merged, **right.scope.merged},
-            outer=frame.scope.outer,
-        )
+        both = frame.scope.beside(right.scope)
         conditions += plan.conjuncts(context.resolve(join.args["on"], both, frame))
     if outer and subqueries.any_in(conditions):
         raise NotLinear("subquery in an expression", join, "subquery in an outer join's condition")
@@ -340,24 +336,30 @@ def _join(context: Lowering, join: exp.Join, frame: From) -> None:
 
 def _common(join: exp.Join, left: Scope, right: Scope) -> list[str]:
     if join.method == "NATURAL":
-        theirs = {name.lower() for name, _ in right.columns()}
-        return [name for name, _ in left.columns() if name.lower() in theirs]
+        theirs = {name for name, _ in right.columns()}  # Spark compares these as they are written
+        return [name for name, _ in left.columns() if name in theirs]
     return [identifier.name for identifier in join.args.get("using") or []]
 
 
 def _merge(frame: From, right: From, common: list[str], side: str) -> None:
-    """Bring the right side's names into scope; columns joined by name are seen once."""
-    mine = {name: frame.scope.column(exp.column(name)) for name in common}
+    """Bring the right side's names into scope; columns joined by name are seen once, before all others."""
+    left, other = frame.scope, right.scope
+    named = {name.lower() for name in common}
+    mine = {one.name.lower(): one for one in left.shown if one.name.lower() in named}
+    theirs = {one.name.lower(): one for one in other.shown if one.name.lower() in named}
+    merged, hidden = [], []
+    for name in (name.lower() for name in common):
+        one, two = mine[name], theirs[name]
+        both = exp.Coalesce(this=one.expr.copy(), expressions=[two.expr.copy()])
+        merged.append(Shown(one.name, both, ()) if side == "FULL" else two if side == "RIGHT" else one)
+        hidden += [one, two] if side == "FULL" else [one if side == "RIGHT" else two]
+    rest = [one for one in left.shown if one.name.lower() not in named]
     if side in ("SEMI", "ANTI"):
+        left.shown = [*merged, *rest]
         return
-    theirs = {name: right.scope.column(exp.column(name)) for name in common}
-    known = [n for n, _ in frame.scope.columns()]
-    frame.scope.sources = [*frame.scope.sources, *right.scope.sources]
-    frame.scope.merged = {**frame.scope.merged, **right.scope.merged}
-    for name in common:
-        shown = next((n for n in known if n.lower() == name.lower()), name)
-        both = exp.Coalesce(this=mine[name].copy(), expressions=[theirs[name].copy()])
-        frame.scope.merged[shown] = both if side == "FULL" else theirs[name] if side == "RIGHT" else mine[name]
+    left.sources = [*left.sources, *other.sources]
+    left.shown = [*merged, *rest, *(one for one in other.shown if one.name.lower() not in named)]
+    left.hidden = [*hidden, *left.hidden, *other.hidden]
 
 
 def _item(context: Lowering, item: exp.Expr, frame: From) -> None:
@@ -387,7 +389,7 @@ def _item(context: Lowering, item: exp.Expr, frame: From) -> None:
         called = (pivot.alias.lower(),) if pivot.alias else called
     shown = _renamed_by(item.args.get("alias"), shown)
     columns = tuple((name, plan.column(alias, inner)) for name, inner in zip(shown, node.names, strict=True))
-    frame.scope.sources = [*frame.scope.sources, Source(called, columns)]
+    frame.scope.add(Source(called, columns))
     frame.inputs.append(Input(alias, node))
     for join in item.args.get("joins") or []:
         _join(context, join, frame)
@@ -452,7 +454,7 @@ def outputs_of(context: Lowering, select: exp.Select, frame: From) -> list[Outpu
             outputs += made
             continue
         if item.is_star:
-            outputs += _star(item, frame.scope)
+            outputs += spread(item, frame.scope)
             continue
         expr = context.resolve(item.unalias(), frame.scope, frame)
         outputs.append((output_name(item), expr))
@@ -461,16 +463,16 @@ def outputs_of(context: Lowering, select: exp.Select, frame: From) -> list[Outpu
     return outputs
 
 
-def _star(item: exp.Expr, scope: Scope) -> list[Output]:
+def spread(item: exp.Expr, scope: Scope) -> list[Output]:
+    """Give the columns that a star stands for."""
     star = item.this if isinstance(item, exp.Column) else item
     if not isinstance(star, exp.Star) or star.args.get("replace") or star.args.get("rename"):
         raise NotLinear("unknown form", item, "a star with REPLACE")
     shown = scope.columns()
     if isinstance(item, exp.Column):
         called = ".".join(part.name for part in item.parts[:-1]).lower()
-        sources = [source for source in scope.sources if called in source.names]
-        if not sources:
+        shown = scope.columns_of(called)
+        if not shown:
             raise NotLinear("unknown form", item, f"{called}.*")
-        shown = [column for source in sources for column in source.columns]
     left_out = {e.name.lower() for e in star.args.get("except_") or []}
     return [(name, expr.copy()) for name, expr in shown if name.lower() not in left_out]

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.compiler.changes import is_changes
+from runnel.compiler.forms import readable
 from runnel.compiler.functions import function_name
 from runnel.compiler.parse import parse_query
 from runnel.compiler.resolve import base_tables, find_relation, unknown_column
@@ -58,7 +59,11 @@ def improved(error: Terminal, sql: str, relations: Mapping[str, Relation]) -> Te
     """Make an engine's complaint about a query of the user as clear as a complaint about a view."""
     if error.place is not None or error.code not in ("RUNNEL-ENGINE-SQL", "RUNNEL-SQL-WRONG"):
         return error
-    tree, text = parse_query(sql), SourceText(sql)
+    sql = readable(sql)
+    try:
+        tree, text = parse_query(sql), SourceText(sql)
+    except Terminal:
+        return error  # Spark alone reads it
     known = [find_relation(table, relations, text) for table in base_tables(tree)]
     return improve(error, tree, known, text)
 

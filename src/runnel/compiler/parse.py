@@ -8,15 +8,17 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
+from sqlglot.tokenizer_core import TokenType
 
 from runnel.compiler.spark import DIALECT
 from runnel.errors import Excerpt, Place, Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sqlglot.tokenizer_core import Token
 
 KEYWORDS = ("SELECT", "FROM", "WHERE", "GROUP", "HAVING", "ORDER", "LIMIT", "OFFSET", "JOIN", "LEFT", "RIGHT", "INNER")
 NAMES_FOLLOW = ("SELECT", "FROM", "JOIN", "AS", "BY", "ON", "WHERE", "AND", "OR", "DISTINCT", "=", "<", ">", "+", "-")
@@ -28,7 +30,7 @@ _QUOTED = re.compile(
 def parse_query(sql: str, place: Place | None = None) -> exp.Query:
     """Parse one query; raise `RUNNEL-VIEW-SYNTAX` with its line and column otherwise."""
     try:
-        parsed = [tree for tree in sqlglot.parse(sql, dialect=DIALECT) if tree is not None]
+        parsed = [tree for tree in DIALECT.parser().parse(_tokens(sql), sql) if tree is not None]
     except SqlglotError as error:
         raise syntax_error(error, sql, place) from error
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
@@ -39,6 +41,15 @@ def parse_query(sql: str, place: Place | None = None) -> exp.Query:
             hint="write SELECT ... or WITH ... SELECT ...",
         )
     return parsed[0]
+
+
+def _tokens(sql: str) -> list[Token]:
+    """Split a text for the parser, which takes the function `window(...)` for the beginning of a WINDOW clause."""
+    found = DIALECT.tokenize(sql)
+    for word, opens in pairwise(found):
+        if word.token_type is TokenType.WINDOW and opens.token_type is TokenType.L_PAREN:
+            word.token_type = TokenType.VAR
+    return list(found)
 
 
 def syntax_error(error: SqlglotError, sql: str, place: Place | None) -> Terminal:

@@ -116,15 +116,49 @@ class Source:
         return [expr for column, expr in self.columns if column.lower() == name.lower()]
 
 
+@dataclass(frozen=True)
+class Shown:
+    """One column that `*` gives, and the names of the item of the FROM it is of."""
+
+    name: str
+    expr: exp.Expr
+    owner: tuple[str, ...]
+
+    def over(self, values: Mapping[tuple[str, str], exp.Expr]) -> Shown:
+        """Let it stand for other columns of the plan."""
+        return Shown(self.name, substituted(self.expr, values), self.owner)
+
+
 @dataclass
 class Scope:
-    """What a SELECT's expressions may name. `merged` are the columns joined by USING or NATURAL: seen once, unqualified."""
+    """What a SELECT's expressions may name.
+
+    `shown` is what `*` stands for, in Spark's order: of columns joined by USING or NATURAL one, and before all others. The
+    other is in `hidden`, and only found by its table's name. `first` are names that mean something else before all others.
+    """
 
     text: SourceText
     sources: list[Source] = field(default_factory=list)
-    merged: dict[str, exp.Expr] = field(default_factory=dict)
+    shown: list[Shown] = field(default_factory=list)
+    hidden: list[Shown] = field(default_factory=list)
     aliases: dict[str, exp.Expr] = field(default_factory=dict)
     outer: Scope | None = None
+    first: Mapping[str, exp.Expr] = field(default_factory=dict)
+
+    def add(self, source: Source) -> None:
+        """Bring one more item of a FROM into scope."""
+        self.sources = [*self.sources, source]
+        self.shown = [*self.shown, *(Shown(name, expr, source.names) for name, expr in source.columns)]
+
+    def beside(self, right: Scope) -> Scope:
+        """Give the scope of a join's condition."""
+        return Scope(
+            self.text,
+            [*self.sources, *right.sources],
+            [*self.shown, *right.shown],
+            [*self.hidden, *right.hidden],
+            outer=self.outer,
+        )
 
     def column(self, column: exp.Column) -> exp.Expr:
         """Give the expression a column name stands for; raise `RUNNEL-VIEW-COLUMN` or `-AMBIGUOUS` otherwise.
@@ -148,10 +182,14 @@ class Scope:
         self.sources = [
             Source(s.names, tuple((name, substituted(expr, values)) for name, expr in s.columns)) for s in self.sources
         ]
-        self.merged = {name: substituted(expr, values) for name, expr in self.merged.items()}
+        self.shown = [one.over(values) for one in self.shown]
+        self.hidden = [one.over(values) for one in self.hidden]
 
     def _own(self, column: exp.Column) -> exp.Expr:
         parts = [part.name for part in column.parts]
+        before = self.first.get(parts[0].lower())
+        if before is not None and (len(parts) == 1 or not any(parts[0].lower() in s.names for s in self.sources)):
+            return _fields(exp.paren(before.copy()), parts[1:])
         for size in range(len(parts) - 1, 0, -1):
             named = [s for s in self.sources if ".".join(parts[:size]).lower() in s.names]
             if named:
@@ -161,19 +199,15 @@ class Scope:
 
     def columns(self) -> list[tuple[str, exp.Expr]]:
         """List what `*` stands for."""
-        shown = [(name, expr) for name, expr in self.merged.items()]
-        for source in self.sources:
-            shown += [
-                (name, expr) for name, expr in source.columns if name.lower() not in {n.lower() for n in self.merged}
-            ]
-        return shown
+        return [(one.name, one.expr) for one in self.shown]
+
+    def columns_of(self, called: str) -> list[tuple[str, exp.Expr]]:
+        """List what `t.*` stands for: columns that a join hides come first."""
+        return [(one.name, one.expr) for one in (*self.hidden, *self.shown) if called in one.owner]
 
     def _unqualified(self, parts: list[str], column: exp.Column) -> exp.Expr:
         name = parts[0]
-        merged = [expr for n, expr in self.merged.items() if n.lower() == name.lower()]
-        if merged:
-            return _placed(merged[0], column)
-        found = [expr for source in self.sources for expr in source.get(name)]
+        found = [one.expr for one in self.shown if one.name.lower() == name.lower()]
         if not found and len(parts) == 1 and name.lower() in self.aliases:
             return exp.paren(self.aliases[name.lower()].copy())
         return self._one(found, name, column, self.sources)
@@ -225,7 +259,7 @@ def resolved(expr: exp.Expr, scope: Scope, subquery: Callable[[exp.Expr], exp.Ex
 
     def replace(node: exp.Expr) -> exp.Expr:
         if isinstance(node, exp.Column) and not isinstance(node.this, exp.Star):
-            return scope.column(node)
+            return node if node.meta.get("plan") else scope.column(node)
         if subquery is not None:
             found = subquery(node)
             if found is not None:

@@ -75,7 +75,7 @@ def _add(
     frame.generators.append(Generator(alias, resolved, tuple(columns), outer))
     shown = [(name, plan.column(alias, name)) for name in columns]
     if called:
-        frame.scope.sources = [*frame.scope.sources, Source((called.lower(),), tuple(shown))]
+        frame.scope.add(Source((called.lower(),), tuple(shown)))
     return [(name, column) for name, column in shown]
 
 
@@ -88,7 +88,7 @@ def pivoted(context: Lowering, item: exp.Expr, node: Node, shown: tuple[str, ...
     alias = context.alias()
     frame = From(Scope(context.text), [Input(alias, node)])
     columns = tuple((name, plan.column(alias, inner)) for name, inner in zip(shown, node.names, strict=True))
-    frame.scope.sources = [Source(("",), columns)]
+    frame.scope.add(Source(("",), columns))
     named = {c.name.lower() for part in (*pivot.expressions, fields[0].this) for c in part.find_all(exp.Column)}
     outputs: list[tuple[str, exp.Expr]] = [(n, c) for n, c in columns if n.lower() not in named]
     groups = [c for _, c in outputs]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.parsers.spark import SparkParser
 
@@ -16,6 +17,18 @@ class Spark4(Spark):
 
         STRING_ESCAPES = ["\\", "'", '"']  # noqa: RUF012 - the base class's own form
 
+    class Parser(SparkParser):
+        """Reads what sqlglot reads in another way than Spark."""
+
+        def _parse_interval(
+            self,
+            require_interval: bool = True,  # noqa: FBT001, FBT002 - the base class's own form
+            parse_function_unit: bool = True,  # noqa: FBT001, FBT002
+        ) -> exp.Add | exp.Interval | None:
+            """Keep the units of `INTERVAL 1 YEAR 2 MONTHS` together: all of them are taken away in `a - INTERVAL ...`."""
+            found = super()._parse_interval(require_interval, parse_function_unit)
+            return exp.Paren(this=found) if isinstance(found, exp.Add) else found  # type: ignore[return-value]
+
 
 class Verbatim(Spark4):
     """Knows some aggregates, generators and what is half syntax by name; every other function is kept as it is written.
@@ -24,7 +37,7 @@ class Verbatim(Spark4):
     translating to another database and wrong for running on this one.
     """
 
-    class Parser(SparkParser):
+    class Parser(Spark4.Parser):
         """Leaves out what would be read as something else."""
 
         FUNCTIONS = {  # noqa: RUF012 - the base class's own form

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
+from runnel.compiler.forms import only_spark_reads, readable
 from runnel.compiler.parse import parse_query, place_at, syntax_error
 from runnel.compiler.spark import DIALECT
 from runnel.errors import Place, Problems, RunnelError, Terminal
@@ -153,7 +154,11 @@ def _view(reader: _Reader) -> ViewStatement:
         raise reader.wrong("expected a SELECT after AS")
     place = reader.place()
     sql = reader.text[reader.tokens[reader.at].start : reader.tokens[-1].end + 1]
-    parse_query(sql, place)
+    try:
+        parse_query(readable(sql), place)
+    except Terminal:
+        if not only_spark_reads(sql):
+            raise
     return ViewStatement(name, sql, comment, properties, place, named)
 
 

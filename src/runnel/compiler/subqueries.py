@@ -323,7 +323,7 @@ def lateral(context: Lowering, item: exp.Lateral, frame: From) -> None:
         frame.where += inner.where
     renamed = [i.name for i in item.args["alias"].columns] or [name for name, _ in columns]
     shown = tuple((name, expr) for name, (_, expr) in zip(renamed, columns, strict=True))
-    frame.scope.sources = [*frame.scope.sources, Source((item.alias.lower(),), shown)]
+    frame.scope.add(Source((item.alias.lower(),), shown))
 
 
 def _one_column(query: exp.Select, column: exp.Expr) -> exp.Subquery:

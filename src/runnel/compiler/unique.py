@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
+from runnel.compiler.forms import readable
 from runnel.compiler.parse import parse_query
 from runnel.compiler.resolve import base_tables, cte_of, find_relation
 from runnel.compiler.rowmakers import is_generator
 from runnel.compiler.source import SourceText
+from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,8 +28,11 @@ def unique_columns(relation: Relation, relations: Mapping[str, Relation], texts:
     """Give the columns that are unique in a table or view; `texts` are the queries of the views. Empty where none are known."""
     if relation.unique or relation.name not in texts:
         return relation.unique
-    sql = texts[relation.name]
-    tree = parse_query(sql)
+    sql = readable(texts[relation.name])
+    try:
+        tree = parse_query(sql)
+    except Terminal:
+        return ()  # Spark alone reads it
     if not isinstance(tree, exp.Select) or any(
         is_generator(node) for shown in tree.expressions for node in shown.walk()
     ):
