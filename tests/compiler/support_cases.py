@@ -234,6 +234,9 @@ CASES: dict[str, dict[str, str]] = {
         "UNION BY NAME": "SELECT k, id FROM sales UNION ALL BY NAME SELECT CAST(x AS BIGINT) AS id, k FROM visits",
         "a star with REPLACE": "SELECT * REPLACE (x + 1 AS x) FROM visits",
     },
+    "size": {
+        "unions": " UNION ALL ".join(["SELECT id FROM sales"] * 61),
+    },
     "forced": {
         "a sum": "SELECT k, sum(v) AS t FROM sales GROUP BY k",
         "a join": "SELECT a.id AS id, b.x AS x FROM sales a JOIN visits b ON a.k = b.k",

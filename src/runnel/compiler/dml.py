@@ -5,19 +5,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import sqlglot
 from sqlglot import exp
-from sqlglot.errors import SqlglotError
 
 from runnel.compiler.changes import refuse_changes
 from runnel.compiler.emit import expression, quoted
 from runnel.compiler.literals import literal_rows
 from runnel.compiler.outputs import improve
-from runnel.compiler.parse import syntax_error
+from runnel.compiler.parse import parse_statements
 from runnel.compiler.resolve import base_tables, find_relation, refuse_input_names
 from runnel.compiler.source import SourceText
-from runnel.compiler.spark import DIALECT
 from runnel.compiler.support import findings, refuse
+from runnel.compiler.text_limits import too_deep
 from runnel.errors import Terminal, nearest
 from runnel.model import program
 from runnel.model.relation import WEIGHT, Kind
@@ -44,13 +42,11 @@ def compile_dml(sql: str, relations: Mapping[str, Relation], analyse: Analyse) -
     """Compile statements separated by semicolons; raise `RUNNEL-SQL-*` with the place for what is wrong."""
     text = SourceText(sql)
     try:
-        trees = [tree for tree in sqlglot.parse(sql, dialect=DIALECT) if tree is not None]
-    except SqlglotError as error:
-        raise _own(syntax_error(error, sql, None)) from error
-    try:
-        return tuple(_statement(tree, text, relations, analyse) for tree in trees)
+        return tuple(_statement(tree, text, relations, analyse) for tree in parse_statements(sql))
     except Terminal as error:
         raise _own(error) from error
+    except RecursionError as error:
+        raise _own(too_deep(None)) from error
 
 
 def _own(error: Terminal) -> Terminal:

@@ -13,6 +13,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import TokenType
 
 from runnel.compiler.spark import DIALECT
+from runnel.compiler.text_limits import check_size, too_deep
 from runnel.errors import Excerpt, Place, Terminal
 
 if TYPE_CHECKING:
@@ -29,10 +30,7 @@ _QUOTED = re.compile(
 
 def parse_query(sql: str, place: Place | None = None) -> exp.Query:
     """Parse one query; raise `RUNNEL-VIEW-SYNTAX` with its line and column otherwise."""
-    try:
-        parsed = [tree for tree in DIALECT.parser().parse(_tokens(sql), sql) if tree is not None]
-    except SqlglotError as error:
-        raise syntax_error(error, sql, place) from error
+    parsed = parse_statements(sql, place)
     if len(parsed) != 1 or not isinstance(parsed[0], exp.Query):
         raise Terminal(
             "RUNNEL-VIEW-SYNTAX",
@@ -41,6 +39,17 @@ def parse_query(sql: str, place: Place | None = None) -> exp.Query:
             hint="write SELECT ... or WITH ... SELECT ...",
         )
     return parsed[0]
+
+
+def parse_statements(sql: str, place: Place | None = None) -> list[exp.Expr]:
+    """Parse statements; raise `RUNNEL-VIEW-SYNTAX` for what cannot be read, `RUNNEL-VIEW-SIZE` for what is too large."""
+    check_size(sql, place)
+    try:
+        return [tree for tree in DIALECT.parser().parse(_tokens(sql), sql) if tree is not None]
+    except SqlglotError as error:
+        raise syntax_error(error, sql, place) from error
+    except RecursionError as error:
+        raise too_deep(place) from error
 
 
 def _tokens(sql: str) -> list[Token]:

@@ -110,6 +110,13 @@ SUPPORT: tuple[Support, ...] = (
     ),
     Support("unknown form", Strategy.FULL, _FORM, "RUNNEL-FULL-FORM", "write it in another way"),
     Support(
+        "size",
+        Strategy.FULL,
+        "following every one of so many tables would take too long to compile; up to 60 are",
+        "RUNNEL-FULL-SIZE",
+        "make views of its parts",
+    ),
+    Support(
         "type changed by rewriting",
         Strategy.FULL,
         "the program would give another type than the query",
@@ -169,6 +176,7 @@ ABOUT: dict[str, str] = {
     "window over all rows": "`OVER (ORDER BY ...)` and `OVER ()` over the rows of a table or a join",
     "aggregate of this type": "a sum that no exact sum can stand for; such sums are computed group by group before it comes to this",
     "unknown form": "anything the compiler does not read, such as `UNION BY NAME`, while Spark does",
+    "size": "more than 60 tables in one view, a CTE's once for each use of the CTE, those of outer joins twice",
     "type changed by rewriting": "a guard: the program's types are compared with the query's own",
     "forced": "`TBLPROPERTIES ('mode' = 'full')`",
     "non-deterministic function": "`rand`, `uuid`, `current_timestamp`, `current_date`, `now`, `current_user` and their kin",

@@ -29,6 +29,7 @@ from runnel.compiler.source import SourceText
 from runnel.compiler.spark import DIALECT
 from runnel.compiler.stages import aggregate_step
 from runnel.compiler.support import Finding, NotLinear
+from runnel.compiler.text_limits import MOST_FOLLOWED, tables_read, too_deep
 from runnel.compiler.top import top_steps
 from runnel.errors import Terminal, UsageError, nearest
 from runnel.model import tokens, types
@@ -184,10 +185,27 @@ def compile_view(
             place=place,
             hint=nearest(mode, MODES) or f"use {', '.join(MODES)}",
         )
+    try:
+        return _compiled(name, sql, relations, analyse, mode, place, functions)
+    except RecursionError as error:
+        raise too_deep(place) from error
+
+
+def _compiled(
+    name: str,
+    sql: str,
+    relations: Mapping[str, Relation],
+    analyse: Analyse,
+    mode: str,
+    place: Place | None,
+    functions: Mapping[str, str] | None,
+) -> Program:
     text = SourceText(readable(sql), place)
     try:
         tree = parse_query(text.sql, place)
     except Terminal as error:
+        if error.code == "RUNNEL-VIEW-SIZE":
+            raise
         return _unread(name, text, relations, analyse, mode, error)
     found = support.findings(tree)
     support.refuse(found, text)
@@ -203,6 +221,8 @@ def compile_view(
     hurdles = [f for f in found if f.support.strategy is Strategy.FULL]
     if mode == "full":
         return _full(compilation, [Finding(support.BY_FEATURE["forced"], tree, "recompute"), *found])
+    if not hurdles and tables_read(tree) > MOST_FOLLOWED:
+        hurdles = [NotLinear("size", tree, f"a query that reads {tables_read(tree)} tables").finding]
     if not hurdles:
         written = tree.copy()  # lowering makes open choices in the tree, and may stop half-way
         try:

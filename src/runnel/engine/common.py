@@ -46,6 +46,10 @@ _ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d")
 _RANKS = {"row_number", "rank", "dense_rank"}
 
 
+MOST_TERMS = 2_000
+"""Operators of a text that DuckDB is given."""
+
+
 class _Uncommon(Exception):
     """Something the two engines may see differently."""
 
@@ -63,11 +67,13 @@ def shape(columns: Iterable[Column]) -> Shape:
 @functools.lru_cache(maxsize=4096)
 def common(sql: str, inputs: tuple[tuple[str, Shape], ...]) -> str | None:
     """Give a query over inputs of these columns so that DuckDB gives the rows that Spark does; None where that is not certain."""
+    if sum(map(sql.count, (" AND ", " OR ", " || "))) > MOST_TERMS:
+        return None  # DuckDB goes through chains of operators step by step on its stack
     query = _Query(dict(inputs))
     try:
         tree = sqlglot.parse_one(sql, dialect=DIALECT)
         query.shown(tree)
-    except (_Uncommon, SqlglotError, RunnelError):
+    except (_Uncommon, SqlglotError, RunnelError, RecursionError):
         return None
     # The innermost first: what stands inside a rewritten node is rewritten too.
     for node, write in query.written:
