@@ -320,6 +320,6 @@ def _as_runnel_error(error: exc.DBAPIError, name: str) -> RunnelError:
         return Terminal(
             "RUNNEL-CATALOG-BROKEN", f"the catalog cannot be opened: {said}", place=place, hint="check path and rights"
         )
-    if isinstance(error, (exc.OperationalError, exc.InterfaceError)):
+    if error.connection_invalidated or isinstance(error, (exc.OperationalError, exc.InterfaceError)):
         return Unreachable("RUNNEL-CATALOG-UNREACHABLE", f"the catalog does not answer: {said}", place=place)
     return Terminal("RUNNEL-CATALOG-BROKEN", f"the catalog refused a statement: {said}", place=place)
