@@ -63,8 +63,8 @@ def test_a_key_with_too_many_rows_is_not_looked_up(tmp_path: Path, monkeypatch: 
 def test_files_with_other_rows_than_were_given_are_an_error_and_are_deleted(tmp_path: Path) -> None:
     """An engine says how many rows it gave its writer; files that hold fewer are not taken over."""
     lake = Lake.create(f"sqlite:{tmp_path}/catalog.sqlite", f"{tmp_path}/data", durable=False)
-    one = files.write(ORDERS, str(tmp_path / "x"), signed(ORDERS, (1, "a", None, 1)))
-    two = files.write(ORDERS, str(tmp_path / "x"), signed(ORDERS, (2, "a", None, 1), (3, "a", None, 1)))
+    one = files.write(ORDERS, str(tmp_path / "x" / "one.parquet"), signed(ORDERS, (1, "a", None, 1)))
+    two = files.write(ORDERS, str(tmp_path / "x" / "two.parquet"), signed(ORDERS, (2, "a", None, 1), (3, "a", None, 1)))
     with pytest.raises(Terminal) as raised:
         lake.adopt(ORDERS, [one.path, two.path], 4)
     assert raised.value.code == "RUNNEL-WRITE-INCOMPLETE"

@@ -40,7 +40,7 @@ def events(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Files:
     monkeypatch.setattr(lookup, "SMALL_FILE", 0)
     ids = pa.array(range(100_000), pa.int64())
     table = pa.table({"id": ids, "v": ids, "_weight": pa.array([1] * len(ids), pa.int64())})
-    return stored(EVENTS, [files.write(EVENTS, str(tmp_path), table)])
+    return stored(EVENTS, [files.write(EVENTS, str(tmp_path / "events.parquet"), table)])
 
 
 def change(*ids: int) -> Rows:
@@ -134,7 +134,7 @@ def test_keys_that_do_not_fit_a_narrower_column_are_left_to_spark(
     monkeypatch.setattr(lookup, "SMALL_FILE", 0)
     narrow = Relation("n", Kind.TABLE, (Column("id", types.parse("int")), Column("v", types.BIGINT)), ("id",))
     table = pa.table({"id": pa.array(range(60_000), pa.int32()), "v": range(60_000), "_weight": [1] * 60_000})
-    source = stored(narrow, [files.write(narrow, str(tmp_path), table)])
+    source = stored(narrow, [files.write(narrow, str(tmp_path / "narrow.parquet"), table)])
     assert driver.small(JOIN, {"d": change(2**40), "events__old": source}) is None
     assert driver.small(JOIN, {"d": change(7), "events__old": source}) is not None
 
