@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
+import sqlglot
 
 import runnel
+from runnel.compiler.spark import DIALECT, TRANSLATABLE
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from sqlglot.dialects.dialect import Dialect
 
     from runnel.project.project import Project
 
@@ -85,3 +89,11 @@ def test_two_views_whose_columns_are_named_like_aliases_have_a_stage_each(projec
     six = project.create_view("six", "SELECT k, sum(t6) * 2 AS s FROM q GROUP BY k HAVING sum(t6) > 1")
     assert sorted(row["s"] for row in five.to_pylist()) == [14, 60]
     assert sorted(row["s"] for row in six.to_pylist()) == [140, 300]
+
+
+@pytest.mark.parametrize("dialect", [DIALECT, TRANSLATABLE], ids=["as written", "translatable"])
+def test_a_generators_alias_keeps_its_quotes(dialect: Dialect) -> None:
+    sql = "SELECT x FROM t LATERAL VIEW OUTER explode(xs) `~2 a``b` AS x LATERAL VIEW explode(ys) u AS y"
+    written = sqlglot.parse_one(sql, dialect=dialect).sql(dialect)
+    assert "`~2 a``b` AS x" in written
+    assert sqlglot.parse_one(written, dialect=dialect).sql(dialect) == written

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
+from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
 
 from runnel.compiler.functions import GENERATORS, GRAMMAR, READ_AGGREGATES
@@ -28,6 +29,18 @@ class Spark4(Spark):
             """Keep the units of `INTERVAL 1 YEAR 2 MONTHS` together: all of them are taken away in `a - INTERVAL ...`."""
             found = super()._parse_interval(require_interval, parse_function_unit)
             return exp.Paren(this=found) if isinstance(found, exp.Add) else found  # type: ignore[return-value]
+
+    class Generator(SparkGenerator):
+        """Writes names with the quotes they were read with."""
+
+        def lateral_sql(self, expression: exp.Lateral) -> str:
+            """Quote the alias of a LATERAL VIEW, which sqlglot writes bare."""
+            alias = expression.args.get("alias")
+            if not expression.args.get("view") or alias is None or not isinstance(alias.this, exp.Identifier):
+                return super().lateral_sql(expression)
+            spelled = expression.copy()
+            spelled.args["alias"].set("this", exp.to_identifier(self.sql(alias, "this"), quoted=False))
+            return super().lateral_sql(spelled)
 
 
 class Verbatim(Spark4):
