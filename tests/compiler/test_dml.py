@@ -9,11 +9,12 @@ import pytest
 
 from runnel.compiler import compile_dml
 from runnel.errors import Terminal
+from tests.compiler.conftest import by_name, table
 from tests.compiler.harness import Maintained, signed
 
 if TYPE_CHECKING:
     from runnel.engine.duckdb import DuckDbEngine
-    from runnel.model.relation import Relation
+    from runnel.model.relation import Column, Relation
 
     Shop = dict[str, Relation]
 
@@ -78,3 +79,16 @@ def test_a_wrong_statement_is_refused(engine: DuckDbEngine, shop: Shop, sql: str
         compile_dml(sql, shop, engine.analyse)
     assert caught.value.code == f"RUNNEL-SQL-{code}", caught.value
     assert hint in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("text", ["1e400", "-1e400", "1e-400", "1e999999999", "1e39"])
+def test_a_number_that_a_column_may_not_hold_is_left_to_the_engine(text: str) -> None:
+    plain = compile_dml("INSERT INTO n VALUES (1.5)", by_name([table("n", "x FLOAT")]), lambda _sql, _tables: ())
+    assert plain[0].literal_rows == ({"x": 1.5},)
+    with pytest.raises(AssertionError, match="asked"):
+        compile_dml(f"INSERT INTO n VALUES ({text})", by_name([table("n", "x FLOAT")]), _asked)
+
+
+def _asked(_sql: str, _tables: object) -> tuple[Column, ...]:
+    msg = "asked"
+    raise AssertionError(msg)

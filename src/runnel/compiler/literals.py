@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 _BITS = {"tinyint": 7, "smallint": 15, "int": 31, "bigint": 63}
 
 
+_WIDEST = 400
+"""Digits before or after the point, more than which no type has."""
+_SMALLEST = decimal.Decimal("1e-37")
+_LARGEST = {"float": decimal.Decimal("3e38"), "double": decimal.Decimal("1.7e308")}
+"""Numbers nearer to zero, or as large, may become zero or infinity: the engine says which, or that it is an error."""
+
+
 class _NotPlain(Exception):
     """The value needs an engine."""
 
@@ -74,6 +81,8 @@ def _number(text: str, column: Column) -> object:
     except decimal.InvalidOperation as error:
         raise _NotPlain from error
     type_ = column.type
+    if value and not -_WIDEST <= value.adjusted() <= _WIDEST:
+        raise _NotPlain  # the engine says whether it is an error, and which
     if isinstance(type_, Decimal):
         with decimal.localcontext(decimal.Context(prec=60)):
             rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), rounding=decimal.ROUND_HALF_UP)
@@ -87,6 +96,8 @@ def _number(text: str, column: Column) -> object:
             raise _too_large(text, column)
         return int(value)
     if type_.name in FLOATS:
+        if value and not _SMALLEST < abs(value) < _LARGEST[type_.name]:
+            raise _NotPlain
         return float(value)
     raise _NotPlain
 

@@ -2,7 +2,8 @@
 
 Sums are exact: integers as bigint or decimal(38,0), decimals as decimal(38,s). A double is put exactly into one of three decimal
 sums by its size (1e-5..1e11 with 16 digits after the point, 1e11..1e27 as a whole number), what is outside goes to a double
-sum, and NaN and the infinities are only counted: so deleting a row takes out just what inserting it put in.
+sum, and NaN and the infinities are only counted: so deleting a row takes out just what inserting it put in. What is in the double
+sum is counted, too: when the last such value is gone, so is all that rounding left of it.
 """
 
 from __future__ import annotations
@@ -152,7 +153,8 @@ def _decimal_quotient_duckdb(type_: Decimal, result: Decimal) -> str:
 _FLOAT_SUM = (
     "CASE WHEN {nan} > 0 OR ({pos} > 0 AND {neg} > 0) THEN CAST('NaN' AS DOUBLE) "
     "WHEN {pos} > 0 THEN CAST('Infinity' AS DOUBLE) WHEN {neg} > 0 THEN CAST('-Infinity' AS DOUBLE) "
-    "ELSE CAST({mid} AS DOUBLE) + CAST({high} AS DOUBLE) + CAST({low} AS DOUBLE) + {rest} END"
+    "ELSE CAST({mid} AS DOUBLE) + CAST({high} AS DOUBLE) + CAST({low} AS DOUBLE) "
+    "+ CASE WHEN {out} > 0 THEN {rest} ELSE CAST(0 AS DOUBLE) END END"
 )
 
 
@@ -163,7 +165,7 @@ def _float_parts(argument: str) -> tuple[Partial, ...]:
     mid = f"abs({x}) >= 1e-5 AND abs({x}) < 1e11"
     high = f"abs({x}) >= 1e11 AND abs({x}) < 1e27"
     low = f"abs({x}) >= 1e-15 AND abs({x}) < 1e-5"
-    rest = f"abs({x}) < 1e-15 OR (abs({x}) >= 1e27 AND abs({x}) < {infinity})"
+    rest = f"(abs({x}) < 1e-15 AND {x} <> 0) OR (abs({x}) >= 1e27 AND abs({x}) < {infinity})"
     return (
         Partial(
             "mid", argument, types.decimal(38, 16), f"CASE WHEN {mid} THEN CAST({x} AS DECIMAL(27,16)) * {TIMES} END"
@@ -175,6 +177,7 @@ def _float_parts(argument: str) -> tuple[Partial, ...]:
             "low", argument, types.decimal(38, 26), f"CASE WHEN {low} THEN CAST({x} AS DECIMAL(27,26)) * {TIMES} END"
         ),
         Partial("rest", argument, DOUBLE, f"CASE WHEN {rest} THEN {x} * CAST({w} AS DOUBLE) END"),
+        Partial("out", argument, BIGINT, f"CASE WHEN {rest} THEN {w} END"),
         Partial("nan", argument, BIGINT, f"CASE WHEN isnan({x}) THEN {w} END"),
         Partial("pos", argument, BIGINT, f"CASE WHEN {x} = {infinity} THEN {w} END"),
         Partial("neg", argument, BIGINT, f"CASE WHEN {x} = CAST('-Infinity' AS DOUBLE) THEN {w} END"),
