@@ -10,13 +10,14 @@ RUNNEL-VIEW-COLUMN: unknown column 'amont' (views/a.sql:3:8); did you mean 'amou
 from __future__ import annotations
 
 import difflib
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from runnel.redaction import redacted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 USAGE = 2
 UNREACHABLE = 3
@@ -136,6 +137,30 @@ class Failures(Problems):
         """Keep the problems; when all of them are stores that cannot be reached, the exit code says so."""
         super().__init__(problems)
         self.exit_code = UNREACHABLE if all(isinstance(one, Unreachable) for one in problems) else NOT_FINE
+
+
+@contextmanager
+def places_named(
+    what: str, path: object, hint: str = "see that the path is right and its rights allow it"
+) -> Iterator[None]:
+    """Turn an error of the file system into one that says what could not be done, where and why.
+
+    >>> with places_named("the report cannot be written", "/nowhere/at/all"):
+    ...     open("/nowhere/at/all", "w")
+    Traceback (most recent call last):
+    runnel.errors.UsageError: RUNNEL-PLACE: the report cannot be written: No such file or directory (/nowhere/at/all); see that the path is right and its rights allow it
+    """
+    try:
+        yield
+    except OSError as error:
+        where = error.filename if isinstance(error.filename, str) else path
+        raise UsageError(
+            "RUNNEL-PLACE", f"{what}: {error.strerror or error}", place=Place(str(where)), hint=hint
+        ) from error
+    except ValueError as error:  # so Python refuses a path with a null character, or one no file system can encode
+        if not isinstance(error, UnicodeError) and "null" not in str(error):
+            raise
+        raise UsageError("RUNNEL-PLACE", f"{what}: {error}", place=Place(repr(str(path))), hint=hint) from error
 
 
 def nearest(name: str, names: Iterable[str], *, likeness: float = 0.6) -> str | None:

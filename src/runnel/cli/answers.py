@@ -15,7 +15,7 @@ from runnel.cli.escapes import echo, echo_exact
 from runnel.cli.opening import opened
 from runnel.cli.terminal import facts_table, out, rows_table
 from runnel.compiler import improved
-from runnel.errors import Terminal, UsageError
+from runnel.errors import Terminal, UsageError, places_named
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -145,7 +145,10 @@ def _print_rows(rows: pa.Table, form: Format, output: Path | None) -> None:
         _write_bytes(values.to_parquet(rows), output)
     elif form is not Format.TABLE:
         text = values.to_csv(rows) if form is Format.CSV else values.to_json(rows)
-        echo_exact(text) if output is None else output.write_text(text + "\n", encoding="utf-8")
+        if output is None:
+            echo_exact(text)
+        else:
+            _write_file((text + "\n").encode("utf-8"), output)
     elif output is not None:
         raise UsageError(
             "RUNNEL-USAGE", "a table is for eyes, not for a file", hint="choose --format csv, json or parquet"
@@ -155,9 +158,14 @@ def _print_rows(rows: pa.Table, form: Format, output: Path | None) -> None:
         echo(f"{rows.num_rows} row{'' if rows.num_rows == 1 else 's'}")
 
 
+def _write_file(content: bytes, output: Path) -> None:
+    with places_named("the rows cannot be written", output, "name another file with --output"):
+        output.write_bytes(content)
+
+
 def _write_bytes(content: bytes, output: Path | None) -> None:
     if output is not None:
-        output.write_bytes(content)
+        _write_file(content, output)
     elif sys.stdout.isatty():
         raise UsageError("RUNNEL-USAGE", "Parquet is not for a terminal", hint="name a file with --output")
     else:

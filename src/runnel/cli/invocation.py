@@ -12,7 +12,7 @@ import typer
 from typer.core import TyperGroup
 
 from runnel.cli.terminal import err
-from runnel.errors import Problems, RunnelError
+from runnel.errors import Place, Problems, RunnelError, UsageError
 from runnel.redaction import redacted, traceback_of
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class RunnelGroup(TyperGroup):
         except RunnelError as error:
             return tell(error, debug=debug)
         except Exception as error:
+            if isinstance(error, OSError) and error.filename is not None:
+                return tell(_of_place(error), debug=debug)
             if hasattr(error, "format_message"):
                 return _tell_usage(error)
             return _tell_unexpected(error, debug=debug)
@@ -85,6 +87,12 @@ def tell(error: RunnelError, *, debug: bool = False) -> int:
     if debug:
         err().print(traceback_of(error), end="")
     return error.exit_code
+
+
+def _of_place(error: OSError) -> RunnelError:
+    """Give the sentence for an error of the file system that nobody below has put in words."""
+    hint = "see that it is there and its rights allow it"
+    return UsageError("RUNNEL-PLACE", str(error.strerror or error), place=Place(str(error.filename)), hint=hint)
 
 
 def _tell_usage(error: Any) -> int:

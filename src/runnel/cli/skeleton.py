@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runnel import config
-from runnel.errors import Place, UsageError
+from runnel.errors import Place, UsageError, places_named
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -108,6 +108,11 @@ FILES = {
 
 def write_project(folder: Path) -> list[str]:
     """Write the files and give their names; refuse a folder that holds a project, and never overwrite a file."""
+    with places_named("the project cannot be written", folder, "choose another folder"):
+        return _written(folder)
+
+
+def _written(folder: Path) -> list[str]:
     if (folder / config.FILE).exists():
         raise UsageError(
             "RUNNEL-PROJECT-EXISTS",

@@ -8,6 +8,7 @@ import io
 import json
 import math
 from decimal import Decimal
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -62,12 +63,13 @@ def to_json(table: pa.Table) -> str:
 
 def to_csv(table: pa.Table) -> str:
     """Write rows as CSV with a header; NULL is an empty field."""
-    buffer = io.StringIO()
-    writer = csv.writer(buffer, lineterminator="\n")
+    lines: list[str] = []
+    # With its own line end the writer quotes a carriage return too: readers take one for the end of a row.
+    writer = csv.writer(SimpleNamespace(write=lines.append), lineterminator="\r\n")
     writer.writerow(table.column_names)
     for row in table.to_pylist():
         writer.writerow(["" if value is None else cell_text(value) for value in row.values()])
-    return buffer.getvalue().rstrip("\n")
+    return "\n".join(line.removesuffix("\r\n") for line in lines)
 
 
 def to_parquet(table: pa.Table) -> bytes:

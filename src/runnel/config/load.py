@@ -21,7 +21,7 @@ from runnel.config.settings import (
     State,
     Target,
 )
-from runnel.errors import Place, Problems, RunnelError, UsageError, nearest
+from runnel.errors import Place, Problems, RunnelError, UsageError, nearest, places_named
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -68,7 +68,9 @@ def load(folder: Path, environment: Mapping[str, str] | None = None) -> Config:
 
 def _document(folder: Path, environment: Mapping[str, str], problems: list[RunnelError]) -> Document | None:
     path = folder / FILE
-    if not path.is_file():
+    with places_named("the project cannot be read", path):
+        there = path.is_file()
+    if not there:
         raise UsageError(
             "RUNNEL-PROJECT-MISSING",
             f"there is no {FILE} in {folder}",
@@ -268,10 +270,20 @@ def _duration(document: Document, path: tuple[str, ...], value: Any) -> float:
 
 def _sql_files(folder: Path, problems: list[RunnelError]) -> tuple[SqlFile, ...]:
     """Read tables first: views are written over them."""
-    paths = [path for room in ("tables", "views") for path in sorted((folder / room).glob("*.sql"))]
+    paths = [path for room in ("tables", "views") for path in _sql_paths(folder / room)]
     named = [(path.relative_to(folder).as_posix(), path) for path in paths if path.is_file()]
     texts = [(name, _read(path, name, problems)) for name, path in named]
     return tuple(SqlFile(name, text) for name, text in texts if text is not None)
+
+
+def _sql_paths(room: Path) -> list[Path]:
+    """List a folder's SQL files. One that cannot be looked into is an error: what it defines is not gone."""
+    with places_named("the project's SQL cannot be read", room):
+        try:
+            found = sorted(room.iterdir())
+        except (FileNotFoundError, NotADirectoryError):
+            return []
+    return [path for path in found if path.name.endswith(".sql")]
 
 
 def _read(path: Path, name: str, problems: list[RunnelError]) -> str | None:

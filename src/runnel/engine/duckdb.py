@@ -197,9 +197,10 @@ class DuckDbEngine:
             return Written((), 0)
         if order:
             table = arrow.in_order(table, order)
-        Path(folder).mkdir(parents=True, exist_ok=True)
         path = Path(folder) / f"part-{uuid.uuid4().hex}.parquet"
-        pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path, write_page_checksum=True)
+        with lake_files.disk_errors("a query's result", str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path, write_page_checksum=True)
         return Written((str(path),), table.num_rows)
 
     def close(self) -> None:

@@ -51,7 +51,7 @@ class Registry:
                 return self.empty(source.columns)
             case Files(paths=paths, columns=columns):
                 schema = _ddl(columns)
-                return self._once("f", (schema, *paths), lambda: self.session.read.schema(schema).parquet(*paths))
+                return self._once("f", (schema, *paths), lambda: self._read(schema, paths))
             case Rows(table=table, columns=columns):
                 if table.num_rows == 0:
                     return self.empty(columns)
@@ -60,6 +60,10 @@ class Registry:
                 text = self.resolved(sql, inputs)
                 return self._once("d", (text,), lambda: self.session.sql(text))
         raise TypeError(source)
+
+    def _read(self, schema: str, paths: tuple[str, ...]) -> DataFrame:
+        # These are files, not patterns: a folder may be called `a[1]` or `{x}`.
+        return self.session.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
 
     def empty(self, columns: tuple[Column, ...]) -> str:
         """Register a table of these columns without rows."""

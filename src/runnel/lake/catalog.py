@@ -5,17 +5,20 @@ Every database error leaves here as one of runnel's: what may pass by itself is 
 
 from __future__ import annotations
 
+import os
+import sqlite3
 import time
 import uuid
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import quote
 
 import sqlalchemy as sa
 from sqlalchemy import event, exc
 
-from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError
+from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError, places_named
 from runnel.lake import tables
 from runnel.lake.uninterrupted import uninterrupted
 from runnel.redaction import know, normal, scrub, shown
@@ -41,10 +44,12 @@ class Catalog:
     def __init__(self, url: str, *, durable: bool = True) -> None:
         """Prepare to connect; nothing is opened yet."""
         self.path: Path | None = None
+        self.read_only = False
         if url.startswith("sqlite:"):
             self.path = Path(url.removeprefix("sqlite:").removeprefix("///"))
             self.name = f"sqlite:{self.path}"
-            self.engine = _sqlite_engine(self.path, durable=durable)
+            self.read_only = _closed_to_us(self.path)
+            self.engine = _reading_engine(self.path) if self.read_only else _sqlite_engine(self.path, durable=durable)
         else:
             parsed = _postgres_url(url)
             self.name = shown(parsed.set(drivername="postgresql").render_as_string(hide_password=True))
@@ -56,12 +61,27 @@ class Catalog:
     @contextmanager
     def read(self) -> Iterator[sa.Connection]:
         """Read in one transaction, which sees one state."""
+        before = _version(self.path) if self.read_only and self.path is not None else None
         with self._translated(), self._reader.begin() as connection:
             yield connection
+        if before is not None and self.path is not None and _version(self.path) != before:
+            raise Transient(
+                "RUNNEL-CATALOG-LOCKED",
+                "the catalog was written while it was read without locks, for it is closed to this user",
+                place=Place(self.name),
+                hint="try again, or make the catalog's folder writable",
+            )
 
     @contextmanager
     def write(self, locked: sa.Table = tables.snapshot) -> Iterator[sa.Connection]:
         """Write in one transaction; only one at a time holds the lock on `locked`."""
+        if self.read_only:
+            raise Terminal(
+                "RUNNEL-CATALOG-READ-ONLY",
+                "the catalog can be read, not written",
+                place=Place(self.name),
+                hint="make the file and its folder writable for this user",
+            )
         with self._translated(), self.engine.connect() as connection:
             if self.path is not None:
                 connection = connection.execution_options(begin="BEGIN IMMEDIATE")
@@ -96,7 +116,8 @@ class Catalog:
         Refuse a database that already has a catalog; `allowed` may refuse it too.
         """
         if self.path is not None:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with places_named("the catalog cannot be created", self.path.parent):
+                self.path.parent.mkdir(parents=True, exist_ok=True)
         with self._translated(), self.engine.connect() as connection:
             if self.path is not None:
                 connection = connection.execution_options(begin="BEGIN IMMEDIATE")
@@ -120,8 +141,10 @@ class Catalog:
 
     def check(self) -> None:
         """Refuse a catalog that is not there, not runnel's, or newer than this runnel."""
-        if self.path is not None and not self.path.exists():
-            raise self._missing()
+        if self.path is not None:
+            with places_named("the catalog cannot be opened", self.path):
+                if not self.path.exists():
+                    raise self._missing()
         with self.read() as connection:
             if not _has_catalog(connection):
                 raise self._missing()
@@ -163,6 +186,8 @@ class Catalog:
 
         with self.read() as connection:
             known = ask(connection)
+        if known is None and self.read_only:
+            return new_state()  # nothing is written under this name
         return self.transact(give) if known is None else known
 
     def _missing(self) -> RunnelError:
@@ -233,6 +258,45 @@ def _sqlite_engine(path: Path, *, durable: bool) -> sa.Engine:
         connection.exec_driver_sql(connection.get_execution_options().get("begin", "BEGIN"))
 
     return engine
+
+
+def _closed_to_us(path: Path) -> bool:
+    """Say whether a catalog can only be read: SQLite writes beside the file, too."""
+    with places_named("the catalog cannot be opened", path):
+        return path.exists() and not (os.access(path, os.W_OK) and os.access(path.parent, os.W_OK))
+
+
+def _reading_engine(path: Path) -> sa.Engine:
+    """Read without writing anything, locks included; each transaction has a connection of its own.
+
+    While others write, their log is beside the file and is read with it. Without it the file is all there is.
+    """
+
+    def connect() -> sqlite3.Connection:
+        how = "mode=ro" if _log_of(path).exists() else "immutable=1"
+        connection = sqlite3.connect(f"file:{quote(str(path))}?{how}", uri=True, timeout=BUSY_SECONDS)
+        connection.isolation_level = None
+        return connection
+
+    engine = sa.create_engine("sqlite://", creator=connect, poolclass=sa.NullPool)
+
+    @event.listens_for(engine, "begin")
+    def _begin(connection: sa.Connection) -> None:
+        connection.exec_driver_sql("BEGIN")
+
+    return engine
+
+
+def _log_of(path: Path) -> Path:
+    return path.with_name(path.name + "-wal")
+
+
+def _version(path: Path) -> tuple[int, int] | None:
+    """Give what changes when the file itself is written; None while a log beside it guards who reads."""
+    if _log_of(path).exists():
+        return None
+    status = path.stat()
+    return status.st_mtime_ns, status.st_size
 
 
 def _use_wal(connection: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import re
 from dataclasses import dataclass
@@ -35,6 +36,9 @@ DUCKLAKE_TYPES = {
     "timestamp_ntz": "timestamp",
 }
 LONGEST_TEXT = 64
+LONGEST_FOLDER = 255
+"""Bytes of a file's name, as file systems have it."""
+_LEFT_OF_LONG = 64
 
 
 def encode_relation(relation: Relation) -> str:
@@ -214,5 +218,18 @@ def decoder(type_: Type) -> Callable[[str], Any]:
 
 
 def folder_name(relation: str) -> str:
-    """Give the folder of a relation's files: its name, with what file systems or Spark would misread written in hex."""
-    return re.sub(r"[^A-Za-z0-9_.-]", lambda found: f"~{ord(found.group()):x}~", relation)
+    """Give the folder of a relation's files: its name, with what file systems or Spark would misread written in hex.
+
+    It is one folder, never `.` or `..`; a name that would be too long for a file system is cut, and has a hash instead.
+
+    >>> folder_name("shop.a/b"), folder_name("..")
+    ('shop.a~2f~b', '~2e~~2e~')
+    """
+    if relation in (".", ".."):
+        return "~2e~" * len(relation)
+    name = re.sub(r"[^A-Za-z0-9_.-]", lambda found: f"~{ord(found.group()):x}~", relation)
+    if len(name) <= LONGEST_FOLDER:
+        return name
+    digest = hashlib.blake2b(relation.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+    # No name that is not cut begins like this: between two ~ there is always a number.
+    return f"~~{digest}~{name[:_LEFT_OF_LONG]}"

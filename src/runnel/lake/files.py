@@ -125,7 +125,10 @@ def disk_errors(relation: str, path: str) -> Iterator[None]:
                 hint="make room; nothing of this epoch was published",
             ) from error
         raise Terminal(
-            "RUNNEL-FILE-WRITE", f"a file of {relation} cannot be written: {error}", place=Place(path)
+            "RUNNEL-FILE-WRITE",
+            f"a file of {relation} cannot be written: {error.strerror or error}",
+            place=Place(path),
+            hint="see that the data folder is there and may be written; nothing of this epoch was published",
         ) from error
 
 
@@ -246,6 +249,8 @@ def _sync_file(file: NewFile) -> None:
         _sync_path(file.path)
     except FileNotFoundError as error:
         raise missing(file.relation, file.path) from error
+    except OSError as error:
+        raise broken(file.relation, file.path, error.strerror or error) from error
 
 
 def _sync_path(path: str) -> None:
@@ -264,6 +269,13 @@ def delete(path: str) -> bool:
         system.delete_file(inside)
     except FileNotFoundError:
         return False
+    except OSError as error:
+        raise Terminal(
+            "RUNNEL-FILE-DELETE",
+            f"a file that is no longer needed cannot be deleted: {error.strerror or error}",
+            place=Place(path),
+            hint="see that the data folder may be written",
+        ) from error
     return True
 
 

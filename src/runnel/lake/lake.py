@@ -90,7 +90,7 @@ class Lake:
         here = self.data + "/"
         with self.catalog.read() as connection:
             there = connection.scalar(sa.select(m.c.value).where(m.c.key == "data_path"))
-        if there != here and self.catalog.path is not None:
+        if there != here and self.catalog.path is not None and not self.catalog.read_only:
             with self.catalog.write() as connection:
                 connection.execute(m.update().where(m.c.key == "data_path").values(value=here))
 

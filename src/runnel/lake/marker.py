@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
 import uuid
-from contextlib import suppress
 from pathlib import Path
 
 from pyarrow import fs
 
-from runnel.errors import Place, Terminal
+from runnel.errors import Place, Terminal, places_named
 from runnel.lake import files
 
 NAME = "runnel-state.json"
+_CLOSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 # As this version names files and folders below a relation's, and as earlier ones did.
 _OURS = re.compile(r"([0-9a-f]{12}-[0-9a-f]{12}-)?[0-9a-f]{32}(\.parquet)?|part-[0-9a-f]{32}\.parquet")
 
@@ -40,8 +41,11 @@ def claim(data: str, state: str, catalog: str) -> None:
     """Mark a data folder as this state's; refuse one of another state. One that is closed to us is only read, so it stays as it is."""
     known = read(data)
     if known is None:
-        with suppress(PermissionError):
+        try:
             _write(data, json.dumps({"state": state}))
+        except Terminal as error:
+            if not isinstance(error.__cause__, OSError) or error.__cause__.errno not in _CLOSED:
+                raise
         known = read(data)
     if known not in (None, state):
         raise Terminal(
@@ -67,7 +71,8 @@ def refuse_lost(data: str, catalog: str) -> None:
 def _holds_state(data: str) -> bool:
     root = f"{data}/state"
     system, inside = files.filesystem(root)
-    found = system.get_file_info(fs.FileSelector(inside, recursive=True, allow_not_found=True))
+    with places_named("the data folder cannot be looked into", root):
+        found = system.get_file_info(fs.FileSelector(inside, recursive=True, allow_not_found=True))
     # Right below the folder of a relation.
     below = [info.path.removeprefix(inside).lstrip("/").split("/") for info in found]
     return any(len(parts) == 2 and _OURS.fullmatch(parts[1]) for parts in below)

@@ -5,6 +5,7 @@ Everything here hands over to a room below: transactions and epochs to `pipeline
 
 from __future__ import annotations
 
+import json
 import logging
 import shutil
 import tempfile
@@ -20,7 +21,17 @@ from runnel.compiler import bind
 from runnel.compiler.alter import is_alter, parse_alter
 from runnel.connectors import guarded_source, open_target
 from runnel.engine.functions import user_function
-from runnel.errors import Failures, Problems, RunnelError, Terminal, Transient, Unreachable, UsageError, nearest
+from runnel.errors import (
+    Failures,
+    Problems,
+    RunnelError,
+    Terminal,
+    Transient,
+    Unreachable,
+    UsageError,
+    nearest,
+    places_named,
+)
 from runnel.lake.lake import Lake
 from runnel.model.ddl import parse_table
 from runnel.model.foreign_keys import Reference
@@ -449,7 +460,8 @@ def open_project(
 
     `sync=False` leaves definitions alone. A state whose catalog is missing while its files are there is not created again.
     """
-    folder = Path(path).resolve()
+    with places_named("the project cannot be opened", path):
+        folder = Path(path).resolve()
     settings = config.load(folder)
     catalog = str(config.reveal(settings.state.catalog))
     open_lake = _open_or_create if create else Lake.open
@@ -467,17 +479,27 @@ def open_project(
 def create(path: str | Path, *, spark: Any = None, engine: Engine | None = None) -> Project:
     """Create an empty project in a folder that has none, and open it."""
     folder = Path(path)
-    if (folder / config.FILE).exists():
-        raise UsageError("RUNNEL-PROJECT-EXISTS", f"{folder} holds a project already", hint="open it with runnel.open")
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / config.FILE).write_text(f'[project]\nname = "{folder.resolve().name}"\n')
+    with places_named("the project cannot be created", path):
+        if (folder / config.FILE).exists():
+            raise UsageError(
+                "RUNNEL-PROJECT-EXISTS", f"{folder} holds a project already", hint="open it with runnel.open"
+            )
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / config.FILE).write_text(_project_file(folder.resolve().name), encoding="utf-8")
     return open_project(folder, spark=spark, engine=engine)
+
+
+def _project_file(name: str) -> str:
+    """Write the settings of an empty project; without its name, which is the folder's, where TOML would read another one."""
+    plain = name.isprintable() and "$" not in name
+    return f"[project]\nname = {json.dumps(name, ensure_ascii=False)}\n" if plain else "[project]\n"
 
 
 def memory(*, spark: Any = None, engine: Engine | None = None) -> Project:
     """Give a throw-away project: it is deleted when closed, and a power cut may take it."""
-    folder = Path(tempfile.mkdtemp(prefix="runnel-"))
-    (folder / config.FILE).write_text('[project]\nname = "memory"\n')
+    with places_named("a throw-away project cannot be created", tempfile.gettempdir(), "set TMPDIR to another folder"):
+        folder = Path(tempfile.mkdtemp(prefix="runnel-"))
+        (folder / config.FILE).write_text(_project_file("memory"), encoding="utf-8")
     settings = config.load(folder)
     lake = Lake.create(str(config.reveal(settings.state.catalog)), settings.state.data, durable=False)
     return Project(folder, settings, lake, engine or spark_engine(settings, spark), throw_away=True)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import duckdb
 import pyarrow as pa
+import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from runnel.connectors.cassandra.deltas import Delta, Operation
@@ -43,7 +44,7 @@ SCHEMA = pa.schema(
 _PLACE = 'keyspace, "table", key, cluster, "column"'
 _COMPARE = """
 SELECT {names}, n.value, n.time, n.ttl, o.value AS was, n.value IS NOT NULL AS there, o.value IS NOT NULL AS was_there
-FROM read_parquet(?) AS n FULL JOIN read_parquet(?) AS o USING ({place})
+FROM new_cells AS n FULL JOIN old_cells AS o USING ({place})
 WHERE n.value IS DISTINCT FROM o.value {times}
 ORDER BY ALL
 """
@@ -123,7 +124,10 @@ def compare(old: Path | None, new: Path, *, times: bool = False) -> Iterator[Del
         if old is None:
             before = str(new.with_name("nothing.parquet"))
             pq.write_table(SCHEMA.empty_table(), before)
-        found = connection.execute(query, [str(new), before])
+        # As data sets: DuckDB would take a path with `[` or `*` for a pattern.
+        for name, path in (("new_cells", str(new)), ("old_cells", before)):
+            connection.register(name, pads.dataset(path, schema=SCHEMA, format="parquet"))
+        found = connection.execute(query)
         while rows := found.fetchmany(BATCH):
             for keyspace, table, key, cluster, column, value, time, ttl, was, there, was_there in rows:
                 operation = Operation.DEL if not there else Operation.UPD if was_there else Operation.INS
