@@ -31,13 +31,16 @@ _JSON = json.JSONDecoder(parse_float=Number, object_pairs_hook=named_once)
 _WEIGHT = Column(WEIGHT, types.BIGINT)
 
 
-def decode(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
-    """Give a file's changes; raise `RUNNEL-FILES-HALF` before the first of them if it is not whole."""
+def decode(file: File, table: TableInfo, settings: Settings, part: range | None = None) -> Iterator[ChangeSet]:
+    """Give a file's changes; raise `RUNNEL-FILES-HALF` before the first of them if it is not whole.
+
+    `part` are the rows wanted of a Parquet file, counted from 0; other files are read whole.
+    """
     problem = inspect(file, settings.delimiter).half
     if problem is not None:
         raise half(file, problem)
     try:
-        yield from _decoded(file, table, settings)
+        yield from _decoded(file, table, settings, part)
     except (RunnelError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -45,12 +48,12 @@ def decode(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeS
         raise _odd(file, None, f"{type(error).__name__}: {error}") from error
 
 
-def _decoded(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
+def _decoded(file: File, table: TableInfo, settings: Settings, part: range | None) -> Iterator[ChangeSet]:
     if file.format == "csv":
         for signed in csv.read(file, table, settings):
             yield _signed(file, table, signed)
     elif file.format == "parquet":
-        yield from _parquet(file, table, settings)
+        yield from _parquet(file, table, settings, part)
     else:
         yield from _change_sets(file, table, _json_changes(file, table, settings), settings)
 
@@ -77,21 +80,40 @@ def _signed(file: File, table: TableInfo, rows: pa.Table) -> ChangeSet:
     return ChangeSet(table.name, signed=rows.select(names).append_column(WEIGHT, weights), place=file.shown)
 
 
-def _parquet(file: File, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
+def _parquet(file: File, table: TableInfo, settings: Settings, part: range | None) -> Iterator[ChangeSet]:
     try:
         with pq.ParquetFile(file.path) as reader:
             if _is_envelope(reader.schema_arrow) and not columns_named(table, "after", "op"):
-                yield from _change_sets(file, table, _parquet_changes(file, table, reader, settings), settings)
+                yield from _change_sets(file, table, _parquet_changes(file, table, reader, settings, part), settings)
                 return
             names = columns.match_names(file, table, reader.schema_arrow.names, complete=True)
-            row = 1
-            for batch in reader.iter_batches(batch_size=BATCH):
+            for row, batch in _batches(reader, part):
                 rows = pa.Table.from_batches([batch]).rename_columns([names[name] for name in batch.schema.names])
                 yield _signed(file, table, _cast(file, table, rows, row))
-                row += batch.num_rows
     except pa.ArrowInvalid as error:
         message = f"{file.shown} cannot be read: {str(error).splitlines()[0]}"
         raise Terminal("RUNNEL-FILES-BROKEN", message, place=Place(file.shown), hint="write it again") from error
+
+
+def _batches(reader: pq.ParquetFile, part: range | None) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Give the rows of a part, all by default, in batches, each with the number (from 1) of its first row."""
+    wanted = range(reader.metadata.num_rows) if part is None else part
+    groups: list[int] = []
+    begins, at = 0, 0
+    for group in range(reader.num_row_groups):
+        size = reader.metadata.row_group(group).num_rows
+        if at < wanted.stop and at + size > wanted.start:
+            begins = begins if groups else at
+            groups.append(group)
+        at += size
+    at = begins
+    for batch in reader.iter_batches(batch_size=BATCH, row_groups=groups) if groups else ():
+        first, last = max(at, wanted.start), min(at + batch.num_rows, wanted.stop)
+        if first < last:
+            yield first + 1, batch.slice(first - at, last - first)
+        at += batch.num_rows
+        if at >= wanted.stop:
+            return
 
 
 def columns_named(table: TableInfo, *names: str) -> bool:
@@ -105,12 +127,13 @@ def _cast(file: File, table: TableInfo, rows: pa.Table, first_row: int) -> pa.Ta
     return pa.table(cast)
 
 
-def _parquet_changes(file: File, table: TableInfo, reader: pq.ParquetFile, settings: Settings) -> Iterator[Change]:
-    row = itertools.count(1)
-    for batch in reader.iter_batches(batch_size=BATCH):
-        for record in batch.to_pylist():
-            whole = settings.before == "row"
-            yield from envelope.changes(file, table, next(row), record, whole_before=whole)
+def _parquet_changes(
+    file: File, table: TableInfo, reader: pq.ParquetFile, settings: Settings, part: range | None
+) -> Iterator[Change]:
+    whole = settings.before == "row"
+    for first, batch in _batches(reader, part):
+        for row, record in enumerate(batch.to_pylist(), start=first):
+            yield from envelope.changes(file, table, row, record, whole_before=whole)
 
 
 def _json_changes(file: File, table: TableInfo, settings: Settings) -> Iterator[Change]:

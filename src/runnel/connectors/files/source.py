@@ -1,14 +1,16 @@
 """The `files` source: files are taken whole, once, in the order of their names, across tables too.
 
-A position is, for each table, the last file that is done, how many were done by then and a fingerprint of their names, and which
-came too late. A file that is not whole yet holds back only what comes after it in its own table. What is read is what was
+Only a Parquet file of more than twice `max_rows` is taken in parts, over several epochs. A position is, for each table, the last file
+that is done, how many were done by then and a fingerprint of their names, which came too late, and how far a file in parts is done. A file that is not whole yet holds back only what comes after it in its own table. What is read is what was
 planned: a file that appears in between is late, even if its name is inside the range.
 """
 
 from __future__ import annotations
 
 import heapq
+import math
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from runnel.connectors.base import ChangeSet, Offset, TableInfo
@@ -45,7 +47,7 @@ class FilesSource:
         self._tables: dict[str, TableInfo] = {}
         self._initial: Offset | None = None
         self._looked_at: dict[str, tuple[tuple[int, int], Inspection]] = {}
-        self._planned: tuple[Offset, Offset, list[File]] | None = None
+        self._planned: tuple[Offset, Offset, list[Piece]] | None = None
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Give the tables whose columns are known: from the settings, else from their first whole Parquet file."""
@@ -71,16 +73,22 @@ class FilesSource:
     def latest_offset(self, start: Offset, max_rows: int) -> Offset:
         """Give the position after the next whole files, cut between files so that they hold about `max_rows`.
 
+        A Parquet file of more than twice as many rows is cut itself.
         Raises `RUNNEL-FILES-HALF` when a half-written file is all that waits.
         """
         self._require_folder()
         listed = self._listed()
-        waiting = [found.after(_last(start, name)) for name, found in listed.items()]
-        taken, blocked = self._take(_merged(waiting), max_rows)
-        if not taken:
+        waiting = [self._waiting(start, found) for found in listed.values()]
+        pieces, blocked = self._take(_merged(waiting), max_rows)
+        if not pieces:
             if blocked:
                 raise half(*blocked[0])
             return start
+        if not pieces[0].ends:
+            end = _with_part(start, pieces[0])
+            self._planned = (dict(start), end, pieces)
+            return dict(end)
+        taken = [piece.file for piece in pieces]
         last = {file.table: file.name for file in taken}
         count = Counter(file.table for file in taken)
         end = dict(start)
@@ -90,26 +98,26 @@ class FilesSource:
             done = fingerprint([*before, *(file.name for file in taken if file.table == table)])
             end[table] = {"file": name, "files": len(before) + count[table], "names": done}
             end[table] |= ({"late": late} if late else {}) | ({"unsure": unsure} if unsure else {})
-        self._planned = (dict(start), end, taken)
+        self._planned = (dict(start), end, pieces)
         return dict(end)
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes of the files in (start, end], in the order of their names."""
         known = {table.name: table for table in self.tables()}
         if self._planned is not None and self._planned[:2] == (start, end):
-            for file in self._planned[2]:
-                if not file.path.exists():
-                    raise self._gone(file.table, file.name)
-                yield from decode(file, known[file.table], self.settings)
+            for piece in self._planned[2]:
+                if not piece.file.path.exists():
+                    raise self._gone(piece.file.table, piece.file.name)
+                yield from decode(piece.file, known[piece.file.table], self.settings, piece.rows)
             return
         ranges = []
         for name, found in self._listed().items():
             last = _last(end, name)
             if last > _last(start, name) and last not in found.names:
                 raise self._gone(name, last)
-            ranges.append([file for file in found.after(_last(start, name)) if file.name <= last])
-        for file in _merged(ranges):
-            yield from decode(file, known[file.table], self.settings)
+            ranges.append(self._between(start, end, found))
+        for piece in _merged(ranges):
+            yield from decode(piece.file, known[piece.file.table], self.settings, piece.rows)
 
     def commit(self, end: Offset) -> None:
         """Forget what was looked at; the files stay, they belong to whoever wrote them."""
@@ -117,8 +125,8 @@ class FilesSource:
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         """Say whether these files are done: `{"orders": "0007.jsonl"}`, or a position as the state keeps it."""
-        names = {table: at["file"] if isinstance(at, dict) else at for table, at in wanted.items()}
-        return all(_last(have, table) >= name for table, name in names.items())
+        asked = {table: at if isinstance(at, dict) else {"file": at} for table, at in wanted.items()}
+        return all(_reached(have, table) >= _reached(asked, table) for table in asked)
 
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say how many files and bytes wait, which are only half there, and which came too late to be read in order."""
@@ -161,21 +169,61 @@ class FilesSource:
             if name in known
         }
 
-    def _take(self, waiting: Iterable[File], max_rows: int) -> tuple[list[File], list[tuple[File, str]]]:
-        taken: list[File] = []
+    def _waiting(self, start: Offset, found: Listing) -> list[Piece]:
+        """Give what comes after a position: the rest of a file in parts first; what came before its name meanwhile is late."""
+        part = _part(start, found.table)
+        pieces = [Piece(file) for file in found.after(_last(start, found.table))]
+        if part is None:
+            return pieces
+        left = [piece for piece in pieces if piece.file.name >= part["file"]]
+        if not left or left[0].file.name != part["file"]:
+            raise self._gone(found.table, part["file"])
+        return [self._rest(left[0].file, part), *left[1:]]
+
+    def _rest(self, file: File, part: Mapping[str, Any]) -> Piece:
+        if file.bytes != part["bytes"]:
+            raise Terminal(
+                "RUNNEL-FILES-CHANGED",
+                f"{file.shown} was changed after {part['rows']} of its rows were taken",
+                place=Place(file.shown),
+                hint="bring the file back as it was; write changes as new files",
+            )
+        return Piece(file, range(part["rows"], self._look(file).rows))
+
+    def _between(self, start: Offset, end: Offset, found: Listing) -> list[Piece]:
+        """Give what lies in (start, end] of a table."""
+        last, part = _last(end, found.table), _part(end, found.table)
+        if _reached(start, found.table) >= _reached(end, found.table):
+            return []
+        pieces = self._waiting(start, found)
+        whole = [piece for piece in pieces if piece.file.name <= last]
+        if part is None:
+            return whole
+        cut = next((piece for piece in pieces if piece.file.name == part["file"]), None)
+        if cut is None:
+            raise self._gone(found.table, part["file"])
+        begin = cut.rows.start if cut.rows is not None else 0
+        return [*whole, Piece(self._rest(cut.file, part).file, range(begin, part["rows"]), ends=False)]
+
+    def _take(self, waiting: Iterable[Piece], max_rows: int) -> tuple[list[Piece], list[tuple[File, str]]]:
+        taken: list[Piece] = []
         blocked: list[tuple[File, str]] = []
         rows = 0
-        for file in waiting:
+        for piece in waiting:
+            file = piece.file
             if file.table in (other.table for other, _ in blocked):
                 continue
             seen = self._look(file)
             if seen.half is not None:
                 blocked.append((file, seen.half))
                 continue
-            rows += seen.rows
+            left = piece.rows or range(seen.rows)
+            rows += len(left)
             if taken and rows > max_rows:
                 break
-            taken.append(file)
+            if file.format == "parquet" and len(left) > 2 * max_rows:
+                return [Piece(file, left[:max_rows], ends=False)], blocked
+            taken.append(piece)
         return taken, blocked
 
     def _look(self, file: File) -> Inspection:
@@ -209,13 +257,40 @@ class FilesSource:
         )
 
 
+@dataclass(frozen=True)
+class Piece:
+    """A file to read, or some of its rows (counted from 0); `ends` says that the file is done with them."""
+
+    file: File
+    rows: range | None = None
+    ends: bool = True
+
+
+def _part(offset: Offset, table: str) -> Mapping[str, Any] | None:
+    part: Mapping[str, Any] | None = offset.get(table, {}).get("part")
+    return part
+
+
+def _with_part(start: Offset, piece: Piece) -> Offset:
+    """Give the position after a piece that does not end its file."""
+    assert piece.rows is not None
+    part = {"file": piece.file.name, "rows": piece.rows.stop, "bytes": piece.file.bytes}
+    return {**start, piece.file.table: {**start.get(piece.file.table, {}), "part": part}}
+
+
+def _reached(offset: Offset, table: str) -> tuple[str, float]:
+    """Give how far a position is, so that positions can be compared."""
+    done, part = (_last(offset, table), math.inf), _part(offset, table)
+    return done if part is None else max(done, (part["file"], part["rows"]))
+
+
 def _last(offset: Offset, table: str) -> str:
     name: str = offset.get(table, {}).get("file", "")
     return name
 
 
-def _merged(ranges: Iterable[list[File]]) -> Iterator[File]:
-    return heapq.merge(*ranges, key=lambda file: (file.name, file.table))
+def _merged(ranges: Iterable[list[Piece]]) -> Iterator[Piece]:
+    return heapq.merge(*ranges, key=lambda piece: (piece.file.name, piece.file.table))
 
 
 def _columns(file: File) -> tuple[Column, ...]:
