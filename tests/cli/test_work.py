@@ -91,6 +91,35 @@ def test_a_second_signal_abandons(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
     assert codes == [130]
 
 
+def test_sigterm_ends_a_run_that_hangs(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the epoch waits for, the process ends; here the end itself is what lets the run go on."""
+    started, ended = threading.Event(), threading.Event()
+    codes: list[int] = []
+
+    def run(self: Project, once: bool = False, on_epoch: object = None) -> None:
+        started.set()
+        assert ended.wait(30), "the run was abandoned"
+
+    def leave(code: int) -> None:
+        codes.append(code)
+        ended.set()
+
+    monkeypatch.setattr(Project, "run", run)
+    monkeypatch.setattr("runnel.cli.work.os._exit", leave)
+    monkeypatch.setattr(work, "GRACE_SECONDS", 0.05)
+    job = work.Job(shop, once=False)
+
+    def send() -> None:
+        started.wait(30)
+        job.on_signal(signal.SIGTERM, None)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    job.work()
+    sender.join()
+    assert codes[0] == 143
+
+
 def test_verify_says_that_views_are_right(command: Command, shop: Path) -> None:
     told = command("verify", "--project", shop)
     assert told.exit_code == 0

@@ -318,6 +318,28 @@ def test_an_epoch_that_fails_as_a_whole_is_noted_and_taken_again(
     thread.join(timeout=30)
 
 
+def test_an_engine_that_is_lost_is_noted_until_it_is_back_and_epochs_go_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost: list[Unreachable] = []
+    monkeypatch.setattr(project.runtime.engine, "lost", lambda: lost[0] if lost else None)
+    good: Any = Odd()
+    stop, runner = threading.Event(), Runner(project.runtime, {"good": good}, gather=0.01)
+    thread = threading.Thread(target=lambda: runner.run(once=False, stop=stop))
+    thread.start()
+    until(lambda: "good.t" in project.runtime.lake.snapshot().relations and ids(project, "good.t") == [0])
+    assert project.status().error is None
+    lost.append(Unreachable("RUNNEL-SPARK-GONE", "Spark's Java process has ended"))
+    until(lambda: "RUNNEL-SPARK-GONE" in (project.status().error or ""))
+    good.rows = 2
+    until(lambda: ids(project, "good.t") == [0, 1])
+    assert "RUNNEL-SPARK-GONE" in (project.status().error or "")
+    lost.clear()
+    until(lambda: project.status().error is None)
+    stop.set()
+    thread.join(timeout=30)
+
+
 def test_a_view_that_fails_for_a_fault_of_ours_stops_no_other(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

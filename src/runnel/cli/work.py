@@ -6,6 +6,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from runnel.verify import Report
 
 ABANDONED = 130
+TERMINATED = 143
+GRACE_SECONDS = 5.0
+"""How long SIGTERM lets the epoch go on; whoever sends it kills soon after, and Spark may hang."""
 LISTED = 20
 
 
@@ -36,7 +40,7 @@ def run(
     *,
     once: Annotated[bool, typer.Option("--once", help="Stop when everything that waits is taken in.")] = False,
 ) -> None:
-    """Capture, maintain and deliver: the main job. Ctrl-C and SIGTERM end it after the epoch it is in."""
+    """Capture, maintain and deliver: the main job. Ctrl-C and SIGTERM end it after the epoch it is in, SIGTERM in 5 s at most."""
     job = Job(ctx.obj.folder, once=once)
     before = {number: signal.signal(number, job.on_signal) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
@@ -54,6 +58,7 @@ class Job:
         self._folder, self._once = folder, once
         self._project: Project | None = None
         self._stopping = threading.Event()
+        self._deadline: float | None = None
         self._failed: list[BaseException] = []
 
     def work(self) -> None:
@@ -64,16 +69,24 @@ class Job:
             thread.join(0.1)
             if self._stopping.is_set() and self._project is not None:
                 self._project.stop()
+            if self._deadline is not None and time.monotonic() > self._deadline:
+                log.warning(
+                    "the epoch did not end within %g s and is abandoned; nothing half-done is visible", GRACE_SECONDS
+                )
+                sys.stderr.flush()
+                os._exit(TERMINATED)
         if self._failed:
             raise self._failed[0]
 
     def on_signal(self, number: int, frame: FrameType | None) -> None:
-        """Stop after the epoch; asked again, leave at once: what is not committed is taken again next time."""
+        """Stop after the epoch; asked again, or when SIGTERM is not obeyed in time, leave: the next run takes what is not committed."""
         if self._stopping.is_set():
             log.warning("abandoned; nothing half-done is visible")
             sys.stderr.flush()
             os._exit(ABANDONED)
         self._stopping.set()
+        if number == signal.SIGTERM:
+            self._deadline = time.monotonic() + GRACE_SECONDS
         log.info("%s: ending after this epoch; once more to leave at once", signal.Signals(number).name)
 
     def _run(self) -> None:

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from runnel.engine.functions import UserFunction
+    from runnel.errors import RunnelError
     from runnel.lake.entries import DataFile, NewFile
     from runnel.model.relation import Column, Relation
 
@@ -113,6 +114,9 @@ class Engine(Protocol):
     """The settings that decide what queries mean, as far as they are not the usual ones."""
     light: int
     """Rows of change up to which a step mostly needs no job; 0 where every query costs alike."""
+
+    def lost(self) -> RunnelError | None:
+        """Give the error of an engine whose process has ended, until it works again; getting it back is begun by this call."""
 
     def warm(self) -> None:
         """Get ready beside other work, so that the first query that needs it need not wait as long."""

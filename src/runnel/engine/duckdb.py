@@ -101,6 +101,9 @@ class DuckDbEngine:
         if threads is not None:
             self._connection.execute(f"SET threads = {threads}")
 
+    def lost(self) -> None:
+        """Give nothing: it lives in this process and cannot end alone."""
+
     def warm(self) -> None:
         """Nothing to do: it is ready."""
 

@@ -12,6 +12,7 @@ import re
 import sys
 import tempfile
 import threading
+import time
 import uuid
 import warnings
 from contextlib import contextmanager, suppress
@@ -29,6 +30,16 @@ from runnel.engine.base import Bound, Derived, Files, TooLarge, Written
 from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
 from runnel.engine.launch import REDACTION, launch, redaction
+from runnel.engine.lost_java import (
+    ENDING_SECONDS,
+    broken_connection,
+    forget_ended_java,
+    given_stopped,
+    gone,
+    hide_stacks_of_lost_connections,
+    is_stopped,
+    java_ended,
+)
 from runnel.engine.meaning import decides, meaning
 from runnel.engine.registry import Registry, cast_table, spark_schema
 from runnel.errors import RunnelError, Terminal, Unreachable
@@ -91,6 +102,9 @@ LIMITED_FROM = 500_000
 LOCAL_ROWS = 100_000
 """Rows that are handed to Spark from the driver's memory; more are better read from their files."""
 
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+"""Seconds between two starts of a Spark that has ended, if nothing needs it; they double."""
+
 # Spark's Python side prints whole Java stacks of errors that we catch and say in one sentence.
 logging.getLogger("SQLQueryContextLogger").setLevel(logging.CRITICAL)
 logging.getLogger("DataFrameQueryContextLogger").setLevel(logging.CRITICAL)
@@ -129,6 +143,9 @@ class SparkEngine:
         self.counted = self.driver.counted
         self.light = self.driver.changes
         self._session: SparkSession | None = None
+        self._warming = threading.Thread()  # not started
+        self._lost: RunnelError | None = None
+        self._restart_pause, self._restart_at = FIRST_PAUSE, 0.0
         self._registries: dict[bool, Registry] = {}
         self.functions: dict[str, UserFunction] = {}
         self._lock = threading.RLock()
@@ -136,25 +153,45 @@ class SparkEngine:
 
     @property
     def session(self) -> SparkSession:
-        """The session, started on first use."""
+        """The session, started on first use, and again after it was stopped or its Java process has ended."""
         with self._lock:
+            if self._given is not None and is_stopped(self._given):
+                raise given_stopped()
+            if self._session is not None and is_stopped(self._session):
+                log.warning("%s", gone())
+                self._session, self._registries = None, {}
+                _left()
             if self._session is None:
                 self._session = self._isolated(self._given) if self._given else self._start()
+                self._lost = None
             return self._session
+
+    def lost(self) -> RunnelError | None:
+        """Give the error of a session that has ended, until there is another one; that is started beside other work."""
+        if self._given is not None:
+            return given_stopped() if is_stopped(self._given) else None
+        if self._lost is None and self._session is not None and is_stopped(self._session):
+            self._lost, self._restart_pause, self._restart_at = gone(), FIRST_PAUSE, 0.0
+        if self._lost is not None and time.monotonic() >= self._restart_at and not self._warming.is_alive():
+            self._restart_at = time.monotonic() + self._restart_pause
+            self._restart_pause = min(LONGEST_PAUSE, 2 * self._restart_pause)
+            self.warm()
+        return self._lost
 
     def warm(self) -> None:
         """Start the session in a thread: most epochs do not need it, and the first that does finds it ready."""
-        if not self.ready:
-            threading.Thread(target=self._warm, name="runnel-warm", daemon=True).start()
+        if not self.ready and not self._closed:
+            self._warming = threading.Thread(target=self._warm, name="runnel-warm", daemon=True)
+            self._warming.start()
 
     @property
     def ready(self) -> bool:
-        """Whether the session is there."""
-        return self._session is not None
+        """Whether the session is there, and runs."""
+        return self._session is not None and not is_stopped(self._session)
 
     def _warm(self) -> None:
         # Whoever needs Spark and does not get it is told then.
-        with self._lock, suppress(RunnelError), _spoken("SELECT 1"):
+        with self._lock, suppress(RunnelError), self._translated_errors():
             if not self._closed:
                 self._frame("SELECT 1", {}).collect()
 
@@ -172,11 +209,11 @@ class SparkEngine:
         for key, value in {**TUNING, **self._conf}.items():
             builder = builder.config(key, value)
         try:
+            forget_ended_java()
             if self._secret and not self._remote:
                 builder = builder.config(REDACTION, redaction(self._conf, self._secret))
                 launch({str(k): str(v) for k, v in builder._options.items()}, self._secret)
             spark: SparkSession = builder.getOrCreate()
-            _joined()
             self._settle(spark)
             if not self._remote and "spark.sql.shuffle.partitions" not in self._conf:
                 spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
@@ -186,6 +223,8 @@ class SparkEngine:
                 f"Spark did not start: {_first_line(error)}",
                 hint="check [spark] in runnel.toml, and that Java 17 or newer is there",
             ) from error
+        hide_stacks_of_lost_connections(spark)
+        _joined()
         return spark
 
     def _isolated(self, spark: SparkSession) -> SparkSession:
@@ -218,7 +257,7 @@ class SparkEngine:
 
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it."""
-        with _spoken(sql):
+        with self._translated_errors():
             registry = self._registry(quick=True)
             names = {name: registry.empty(columns) for name, columns in tables.items()}
             schema = registry.session.sql(replace_names(sql, names)).schema
@@ -227,7 +266,7 @@ class SparkEngine:
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver."""
         self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
-        with _spoken(sql):
+        with self._translated_errors():
             table = self._frame(sql, inputs, quick=_rows_read(inputs) <= QUICK_ROWS).toArrow()
         return cast_table(table, columns) if columns is not None else table
 
@@ -251,7 +290,7 @@ class SparkEngine:
         self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
         read, bound = _rows_read(inputs), self.driver.bound
         most = min(bound.rows, bound.bytes // _least_width(columns))
-        with _spoken(sql), _too_large():
+        with self._translated_errors(), _too_large():
             frame = self._frame(sql, inputs, quick=read <= QUICK_ROWS)
             table = (frame.limit(most + 1) if read > LIMITED_FROM else frame).toArrow()
         Bound(most, bound.bytes).check(table.num_rows, table.nbytes)
@@ -267,7 +306,7 @@ class SparkEngine:
 
     def frame(self, sql: str, inputs: Mapping[str, Input]) -> DataFrame:
         """Give a query as a DataFrame, for callers who go on in Spark."""
-        with _spoken(sql):
+        with self._translated_errors():
             return self._frame(sql, inputs)
 
     def write(
@@ -276,7 +315,7 @@ class SparkEngine:
         """Run a query and write its result as Parquet, clustered by `order`; rows are counted on their way into the writer."""
         target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
         self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
-        with _spoken(sql):
+        with self._translated_errors():
             frame = self._frame(sql, inputs).to(spark_schema(schema))
             if order:
                 by = [quote(c) for c in order]
@@ -297,10 +336,33 @@ class SparkEngine:
         with self._lock:
             self._closed = True
             if self._session is not None and self._given is None and _left():
-                self._session.stop()
+                if is_stopped(self._session):
+                    forget_ended_java()
+                else:
+                    self._session.stop()
             self._session = None
             self._registries = {}
             self.driver.close()
+
+    @contextmanager
+    def _translated_errors(self) -> Iterator[None]:
+        """Turn Spark's exceptions into ours; without Java any call may fail in any way, and what counts is that Java is gone."""
+        before = self._session
+        try:
+            with _translated():
+                yield
+        except Exception as error:
+            session = before or self._session
+            if session is None or isinstance(error, TooLarge):
+                raise
+            cause = error.__cause__ or error
+            own = self._given is None and not is_stopped(session)
+            if own and isinstance(error, Unreachable) and _context_stopped(cause):
+                with suppress(Exception):  # Java lives, its context does not: the next use starts another one
+                    session.stop()
+            if java_ended(session, ENDING_SECONDS if broken_connection(cause) else 0.0):
+                raise (gone() if self._given is None else given_stopped()) from error
+            raise
 
     def _frame(self, sql: str, inputs: Mapping[str, Input], *, quick: bool = False) -> DataFrame:
         registry = self._registry(quick=quick)
@@ -405,7 +467,7 @@ def _parquet_files(folder: str) -> list[str]:
 
 
 @contextmanager
-def _spoken(sql: str) -> Iterator[None]:
+def _translated() -> Iterator[None]:
     """Turn Spark's exceptions into ours: the query is wrong, a row made it fail, or Spark is gone."""
     try:
         yield
@@ -414,14 +476,14 @@ def _spoken(sql: str) -> Iterator[None]:
     except AnalysisException as error:
         raise Terminal("RUNNEL-SQL-WRONG", f"Spark cannot read this query: {_first_line(error)}") from error
     except PySparkException as error:
+        if _context_stopped(error):
+            raise Unreachable("RUNNEL-SPARK-GONE", "Spark was stopped", hint="it is started again") from error
         raise Terminal("RUNNEL-SQL-FAILED", f"the query failed: {_first_line(error)}") from error
     except (ConnectionError, EOFError) as error:
         raise Unreachable("RUNNEL-SPARK-GONE", f"Spark went away: {_first_line(error)}", hint="start again") from error
     except Exception as error:
         text = str(error)
-        if "Py4J" in type(error).__name__ and (
-            "Network" in type(error).__name__ or "SparkContext was shut down" in text or "stopped SparkContext" in text
-        ):
+        if "Py4J" in type(error).__name__ and ("Network" in type(error).__name__ or _context_stopped(error)):
             raise Unreachable("RUNNEL-SPARK-GONE", "Spark went away", hint="start again") from error
         if "FileNotFoundException" in text or "FAILED_READ_FILE" in text:
             raise Terminal("RUNNEL-FILE-MISSING", f"a data file cannot be read: {_first_line(error)}") from error
@@ -432,6 +494,11 @@ def _spoken(sql: str) -> Iterator[None]:
         if "Py4J" in type(error).__name__:
             raise Terminal("RUNNEL-SQL-FAILED", f"the query failed: {_cause(text)}") from error
         raise
+
+
+def _context_stopped(error: BaseException) -> bool:
+    text = str(error)
+    return "SparkContext was shut down" in text or "stopped SparkContext" in text
 
 
 def _first_line(error: BaseException) -> str:

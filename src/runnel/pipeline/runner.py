@@ -128,7 +128,7 @@ class Runner:
                 taken, captured = self._epoch(once=once)
                 if taken.published:
                     after_epoch(self._runtime, taken.epoch) if once else tidy(self._runtime, taken.epoch)
-                self._note_run(None)
+                self._note_run(self._runtime.engine.lost())
             except Exception as error:
                 if once:
                     raise
