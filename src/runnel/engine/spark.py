@@ -17,7 +17,7 @@ import uuid
 import warnings
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 import pyarrow.fs as pafs
@@ -50,7 +50,7 @@ from runnel.model.relation import Column
 from runnel.model.tokens import replace_names
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     from pyspark.sql import DataFrame
 
@@ -86,10 +86,13 @@ TUNING = {
     "spark.sql.caseSensitive": "false",
     ROUNDING: "true",
 }
+CONSTRAINTS = "spark.sql.constraintPropagation.enabled"
+"""What Spark infers about columns. It saves nothing on few rows, and over a correlated subquery in a union it fails."""
 QUICK = {
     "spark.sql.adaptive.enabled": "false",
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.codegen.wholeStage": "false",
+    CONSTRAINTS: "false",
 }
 WRITING = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
@@ -112,6 +115,7 @@ warnings.filterwarnings("ignore", message=".*PySpark does not yet fully support 
 
 
 log = logging.getLogger("runnel")
+T = TypeVar("T")
 
 
 class SparkEngine:
@@ -267,7 +271,8 @@ class SparkEngine:
         """Run a query and bring its result to the driver."""
         self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
         with self._translated_errors():
-            table = self._frame(sql, inputs, quick=_rows_read(inputs) <= QUICK_ROWS).toArrow()
+            quick = _rows_read(inputs) <= QUICK_ROWS
+            table = self._planned(lambda: self._frame(sql, inputs, quick=quick).toArrow())
         return cast_table(table, columns) if columns is not None else table
 
     def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
@@ -291,8 +296,12 @@ class SparkEngine:
         read, bound = _rows_read(inputs), self.driver.bound
         most = min(bound.rows, bound.bytes // _least_width(columns))
         with self._translated_errors(), _too_large():
-            frame = self._frame(sql, inputs, quick=read <= QUICK_ROWS)
-            table = (frame.limit(most + 1) if read > LIMITED_FROM else frame).toArrow()
+
+            def collected() -> pa.Table:
+                frame = self._frame(sql, inputs, quick=read <= QUICK_ROWS)
+                return (frame.limit(most + 1) if read > LIMITED_FROM else frame).toArrow()
+
+            table = self._planned(collected)
         Bound(most, bound.bytes).check(table.num_rows, table.nbytes)
         return cast_table(table, columns)
 
@@ -315,7 +324,8 @@ class SparkEngine:
         """Run a query and write its result as Parquet, clustered by `order`; rows are counted on their way into the writer."""
         target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
         self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
-        with self._translated_errors():
+
+        def written() -> int:
             frame = self._frame(sql, inputs).to(spark_schema(schema))
             if order:
                 by = [quote(c) for c in order]
@@ -328,7 +338,10 @@ class SparkEngine:
             counting = _observation(frame)
             frame = frame.observe(counting, count(lit(1)).alias("rows"))
             frame.write.options(**WRITING, **plain).parquet(target)
-            rows = int(counting.get["rows"])
+            return int(counting.get["rows"])
+
+        with self._translated_errors():
+            rows = self._planned(written)
         return Written(tuple(_parquet_files(target)), rows)
 
     def close(self) -> None:
@@ -363,6 +376,20 @@ class SparkEngine:
             if java_ended(session, ENDING_SECONDS if broken_connection(cause) else 0.0):
                 raise (gone() if self._given is None else given_stopped()) from error
             raise
+
+    def _planned(self, run: Callable[[], T]) -> T:
+        """Run a job; one that Spark's optimizer itself fails on is planned again without what it infers from constraints."""
+        try:
+            return run()
+        except Exception as error:
+            if "key not found: " not in str(error) or "rewriteConstraints" not in str(error):
+                raise
+        conf = self.session.conf
+        conf.set(CONSTRAINTS, "false")
+        try:
+            return run()
+        finally:
+            conf.unset(CONSTRAINTS)
 
     def _frame(self, sql: str, inputs: Mapping[str, Input], *, quick: bool = False) -> DataFrame:
         registry = self._registry(quick=quick)
