@@ -166,3 +166,14 @@ def test_nan_equals_itself_and_is_greater_than_any_number(
     source: Input = Files((str(tmp_path / "t.parquet"),), given) if stored else Rows(table, given)
     rows = engine.rows(sql, {"t": source, "d": Derived("SELECT id, f FROM `t`", ("t",))})
     assert sorted(rows.column("id").to_pylist()) == ids
+
+
+def test_an_interrupt_during_a_query_stays_an_interrupt(engine: DuckDbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """DuckDB raises an error of its own for Ctrl-C, which must not pass for a fault of the view."""
+
+    def interrupted(*_: object) -> pa.Table:
+        raise RuntimeError("Query interrupted")
+
+    monkeypatch.setattr("runnel.engine.duckdb._fetch", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        engine.rows("SELECT 1 AS n", {})

@@ -157,6 +157,11 @@ class DuckDbEngine:
                 raise _wrong(error, inputs) from error
         except duckdb.Error as error:
             raise _wrong(error, inputs) from error
+        except RuntimeError as error:
+            # Ctrl-C during a query: DuckDB takes the interrupt and raises this in its place.
+            if "interrupted" in str(error):
+                raise KeyboardInterrupt from error
+            raise
 
     def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
         """Run a step of a delta program, like any query."""
