@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 T = TypeVar("T")
+POLL_SECONDS = 0.05
 
 
 def uninterrupted(work: Callable[[], T]) -> T:
@@ -36,9 +37,12 @@ def uninterrupted(work: Callable[[], T]) -> T:
 
     interrupt: BaseException | None = None
     _thread.start_new_thread(run, ())
-    while not results and not errors:
+    while True:
         try:
-            finished.acquire()
+            while not results and not errors:
+                # A signal that came to another thread does not end the wait, so its handler would run late.
+                finished.acquire(True, POLL_SECONDS)  # noqa: FBT003 - a plain lock has no keyword for it
+            break
         except BaseException as error:
             if interrupt is not None:
                 raise
