@@ -56,7 +56,6 @@ def test_spark_reads_the_same_names_and_strings() -> None:
         r"'it\'s `b`'",
         "'it''s `b`'",
         r"r'\`b`'",
-        "$$ `b` $$",
         "/* /* ` */ */ '`b`'",
         "-- `\n'`b`'",
     ):
