@@ -6,13 +6,17 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pytest
+
 import runnel
+from runnel.engine.driver import Driver
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import RunnelError
 from runnel.lake import files, footers, lookup
 
 if TYPE_CHECKING:
     from runnel.engine.base import Engine
+    from runnel.engine.spark import SparkEngine
     from runnel.project import Project
 
 
@@ -66,3 +70,35 @@ def test_no_flipped_bit_of_a_page_is_read_as_a_value() -> None:
                         assert error.place.file == file.path
             Path(file.path).write_bytes(data)
         assert errors > 250
+
+
+@pytest.mark.spark
+def test_no_flipped_bit_of_a_page_is_read_as_a_value_by_spark(
+    spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark checks the pages that the driver wrote, and those it wrote itself are checked by the driver."""
+    chance = random.Random(6)
+    monkeypatch.setattr(spark_engine, "driver", Driver(changes=0))
+    with start(spark_engine) as project:
+        project.runtime.large = 0
+        project.create_view("v", "SELECT id, v + 1 AS w FROM t")
+        head = project.runtime.lake.snapshot()
+        (file,), (made, *_) = head.files("t"), head.files("v")
+        text = "SELECT sum(v) AS v, sum(d) AS d, max(name) AS m, sum(id) AS i FROM t"
+        right, stored, errors = project.query(text).to_pylist(), files.read(head.relations["v"], [made]), 0
+        for _ in range(10):
+            data = flip(file.path, chance, pages_end(file.path))
+            try:
+                assert project.query(text).to_pylist() == right
+            except RunnelError as error:
+                errors += 1
+                if error.code == "RUNNEL-FILE-BROKEN":
+                    assert file.path in error.message
+            Path(file.path).write_bytes(data)
+            data = flip(made.path, chance, pages_end(made.path))
+            try:
+                assert files.read(head.relations["v"], [made]).equals(stored)
+            except RunnelError:
+                errors += 1
+            Path(made.path).write_bytes(data)
+        assert errors > 15

@@ -63,7 +63,8 @@ class Registry:
 
     def _read(self, schema: str, paths: tuple[str, ...]) -> DataFrame:
         # These are files, not patterns: a folder may be called `a[1]` or `{x}`.
-        return self.session.read.schema(schema).option("__globPaths__", "false").parquet(*paths)
+        options = {"__globPaths__": "false", "parquet.page.verify-checksum.enabled": "true"}
+        return self.session.read.schema(schema).options(**options).parquet(*paths)
 
     def empty(self, columns: tuple[Column, ...]) -> str:
         """Register a table of these columns without rows."""

@@ -97,6 +97,7 @@ QUICK = {
 WRITING = {
     "mapreduce.fileoutputcommitter.marksuccessfuljobs": "false",
     "parquet.block.size": str(16 << 20),
+    "parquet.page.write-checksum.enabled": "true",
     "parquet.block.row.count.limit": str(ROW_GROUP),
 }
 FILE_ROWS = 5_000_000
@@ -512,6 +513,12 @@ def _translated() -> Iterator[None]:
         text = str(error)
         if "Py4J" in type(error).__name__ and ("Network" in type(error).__name__ or _context_stopped(error)):
             raise Unreachable("RUNNEL-SPARK-GONE", "Spark went away", hint="start again") from error
+        if "CRC checksum verification failed" in text:
+            raise Terminal(
+                "RUNNEL-FILE-BROKEN",
+                f"a data file is not as it was written: {_file_read(text)}",
+                hint="bring it back from a copy, or rebuild what it belongs to",
+            ) from error
         if "FileNotFoundException" in text or "FAILED_READ_FILE" in text:
             raise Terminal("RUNNEL-FILE-MISSING", f"a data file cannot be read: {_first_line(error)}") from error
         if "No space left" in text:
@@ -526,6 +533,11 @@ def _translated() -> Iterator[None]:
 def _context_stopped(error: BaseException) -> bool:
     text = str(error)
     return "SparkContext was shut down" in text or "stopped SparkContext" in text
+
+
+def _file_read(text: str) -> str:
+    found = re.search(r"reading file (?:file:/+)?(\S+\.parquet)", text)
+    return f"/{found[1]}" if found and "file:/" in found[0] else found[1] if found else "a page's checksum differs"
 
 
 def _first_line(error: BaseException) -> str:
