@@ -158,10 +158,9 @@ class CassandraStore:
             self._session.execute(statement)
 
     def rows(self, table: str) -> list[Row]:
-        return [
-            {n: _plain(v) for n, v in row._asdict().items()}
-            for row in self._session.execute(f'SELECT * FROM "{table}"')
-        ]
+        # The driver's own rows give columns such as "as" another name.
+        found = self._session.execute(f'SELECT * FROM "{table}"')
+        return [{n: _plain(v) for n, v in zip(found.column_names, row, strict=True)} for row in found]
 
     def mark(self, table: str) -> Row:
         return next(row for row in self.rows("runnel_delivery") if row["table_name"] == table)

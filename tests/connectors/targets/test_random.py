@@ -6,6 +6,7 @@ import json
 import math
 import os
 import random
+import zlib
 from collections import Counter
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -46,7 +47,8 @@ class Check:
         known = known_in(project.runtime.lake.snapshot())
         keyed = {name for name, relation in relations.items() if unique_columns(relation, known.relations, known.texts)}
         names = [name for name in relations if name in keyed or not needs_key]
-        views = {name: f"s{self.seed}_{name.replace('.', '_')}" for name in names}
+        # Cassandra's names of tables are letters, digits and underscores.
+        views = {name: f"s{self.seed}_{zlib.crc32(name.encode()):08x}" for name in names}
         wanted = config.Target("front", self.store.type, views, self.store.settings(), Place("runnel.toml"))
         target = open_target(wanted, self.folder)
         done = deliver(project.runtime, wanted, target)

@@ -29,7 +29,7 @@ from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile, NoHostAvailable
 from cassandra.concurrent import execute_concurrent
 from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPolicy, RetryPolicy, TokenAwarePolicy
-from cassandra.protocol import ResultMessage, _ProtocolHandler
+from cassandra.protocol import ConfigurationException, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import BoundStatement, SimpleStatement, tuple_factory
 
 from runnel.connectors.cassandra.commitlog.system_tables import SYSTEM_KEYSPACES
@@ -290,7 +290,7 @@ class Client:
                 f"{where}: not enough replicas answered at consistency {self._level(error)}: {_said(error)}",
                 hint="start the missing nodes and run it again, or choose a lower consistency",
             ) from error
-        except InvalidRequest as error:
+        except (InvalidRequest, ConfigurationException, SyntaxException) as error:
             raise Terminal("RUNNEL-CASSANDRA-REQUEST", f"{where}: the server refused: {_said(error)}") from error
 
     def _level(self, error: Any) -> str:
