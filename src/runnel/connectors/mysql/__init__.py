@@ -1,0 +1,21 @@
+"""MariaDB and MySQL: tables as a source, followed through the binary log of a server or through archived log files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from runnel import config
+    from runnel.connectors.base import Source
+
+
+def open_source(source: config.Source, folder: Path, state: str | None = None) -> Source:
+    """Check what `[sources.NAME]` says; a server is connected to when it is needed."""
+    from runnel.connectors.mysql.archive import ArchiveSource
+    from runnel.connectors.mysql.settings import read_settings
+    from runnel.connectors.mysql.source import ServerSource
+
+    settings = read_settings(source, folder)
+    return ArchiveSource(settings) if settings.logs else ServerSource(settings)
