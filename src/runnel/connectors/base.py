@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
+    from runnel.connectors.cells import CellSource
+    from runnel.connectors.marks import Mark, Shape
+    from runnel.connectors.skips import Skip
     from runnel.errors import RunnelError
     from runnel.model.foreign_keys import Reference
     from runnel.model.relation import Column
@@ -25,37 +28,75 @@ if TYPE_CHECKING:
 OP = "_op"
 UPSERT = "upsert"
 DELETE = "delete"
+REMOVE = "remove"
+SEQUENCE, CHANGE, AT = "_seq", "_change", "_at"
+BEFORE = "before"
 Offset = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class TableInfo:
-    """A table of a source, by its name there; `key` is empty where rows may repeat, `references` are its foreign keys."""
+    """A table of a source, by its name there; `key` is empty where rows may repeat, `references` are its foreign keys.
+
+    `grows` says that columns may come and go in the store: added ones are added here, dropped ones stay and are NULL from then on.
+    `versioned` says that every version of a row is told, with its own time; `cells` that changes are cells, which the state keeps.
+    """
 
     name: str
     columns: tuple[Column, ...]
     key: tuple[str, ...] = ()
     references: tuple[Reference, ...] = ()
+    grows: bool = False
+    versioned: bool = False
+    cells: bool = False
 
 
 @dataclass(frozen=True)
 class ChangeSet:
-    """Changes of one table, in one of two forms; the change sets of one read are in order.
+    """Changes of one table, in one of three forms; the change sets of one read are in order.
 
-    `signed` holds rows and `_weight`. `keyed` holds rows and `_op` (`upsert` or `delete`) of a table with a key where
-    the old row is not known: of a delete only the key columns are set, and the state completes it. In both,
-    rows of one set are in the order they happened.
+    `signed` holds rows and `_weight`. With `trusted` the store vouches for it: each row that goes is in the table as it is given, and
+    no key comes twice. Nothing of it is then looked up in the state, and a wrong old row would stay unnoticed, so this is for whole
+    images of a log that goes on exactly where the state is, never for a range that a snapshot may have seen too.
+
+    `keyed` holds rows and `_op` (`upsert`, `delete` or `remove`) of a table with a key where the old row is not known: of a delete
+    only the key columns are set, and the state completes it. To `delete` a key that does not exist is an error, to `remove` it is
+    not: for logs that are read again over what a snapshot has seen.
+
+    In both, rows of one set are in the order they happened.
+
+    `cells` holds values, deletions and signs of life with their write times (see `connectors.cells`): the source says how they
+    and the stored ones become rows.
+
+    `whole` says that the table has no other rows than those of this change set and of those after it: it was emptied, or is read again.
     """
 
     table: str
     signed: pa.Table | None = None
     keyed: pa.Table | None = None
     place: str = ""
+    trusted: bool = False
+    cells: pa.Table | None = None
+    whole: bool = False
 
     @property
     def rows(self) -> int:
         """How many rows it holds."""
-        return sum(part.num_rows for part in (self.signed, self.keyed) if part is not None)
+        return sum(part.num_rows for part in (self.signed, self.keyed, self.cells) if part is not None)
+
+
+@dataclass(frozen=True)
+class Partition:
+    """A stretch of a source's range, of one table, that can be read anywhere: here, or by a task on another machine.
+
+    `read` is picklable and needs nothing but itself. The partitions of a range are in the order in which its changes happened.
+    `rows` is an estimate. `trusted` says that all its signed change sets are. A stretch of cells may be of several tables, and names none.
+    """
+
+    table: str
+    rows: int
+    read: Callable[[], Iterator[ChangeSet]]
+    trusted: bool = False
 
 
 class Capture(Protocol):
@@ -67,6 +108,14 @@ class Capture(Protocol):
 
     def position(self) -> Offset | None:
         """Give the position that was reached, or None before the first time."""
+        ...
+
+    def skip(self, position: Offset, reason: str) -> None:
+        """Go past the change at a position of the log, in captures and for views; the decision is kept with its reason."""
+        ...
+
+    def skipped(self) -> list[Skip]:
+        """Give the decisions so far."""
         ...
 
     def prepare(self, say: Callable[[str], None], *, undo: bool = False) -> None:
@@ -81,23 +130,39 @@ class Capture(Protocol):
 class Source(Protocol):
     """Reads a store's changes."""
 
-    HAS_BEFORE_IMAGE: ClassVar[bool]
-    TRANSACTIONS: ClassVar[bool]
-
     def tables(self) -> tuple[TableInfo, ...]:
         """Give the tables that can be read now."""
+        ...
+
+    def problems(self) -> tuple[RunnelError, ...]:
+        """Give what is wrong with some of the tables while the others can be read."""
+        ...
+
+    def advice(self) -> tuple[str, ...]:
+        """Give what is worth knowing about the store though nothing is wrong, each in a sentence."""
         ...
 
     def initial_offset(self) -> Offset:
         """Give the position before the first change."""
         ...
 
-    def latest_offset(self, start: Offset, max_rows: int) -> Offset:
-        """Give the end of the next range after `start`, about `max_rows` long; `start` itself when nothing is new."""
+    def latest_offset(self, start: Offset, max_rows: int, *, single: bool = False) -> Offset:
+        """Give the end of the next range after `start`, about `max_rows` long; `start` itself when nothing is new.
+
+        `single` asks for one transaction (of files: one file), which is still cut where it is far longer than that.
+        """
         ...
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes in (start, end], the same ones however often it is asked."""
+        ...
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Partition] | None:
+        """Cut (start, end] into stretches which, read one after the other, give what `read` gives; None where that cannot be done."""
+        ...
+
+    def cells(self) -> CellSource | None:
+        """Give how cells become rows, where changes are cells; else None."""
         ...
 
     def commit(self, end: Offset) -> None:
@@ -105,7 +170,11 @@ class Source(Protocol):
         ...
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
-        """Say whether a position lies at or behind another one, which may be given in a user's short form."""
+        """Say whether the state at a position has every change up to another one, which may be given in a user's short form."""
+        ...
+
+    def end_offset(self) -> Offset:
+        """Give a position after everything that the store has acknowledged so far, in a form that `covers` understands."""
         ...
 
     def lag(self, start: Offset) -> Mapping[str, Any]:
@@ -115,28 +184,6 @@ class Source(Protocol):
     def close(self) -> None:
         """Let go of connections and files."""
         ...
-
-
-@dataclass(frozen=True)
-class Shape:
-    """A view (or table) as a target is to hold it, and the table's name there; an empty `key` says that rows may repeat."""
-
-    view: str
-    table: str
-    columns: tuple[Column, ...]
-    key: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True)
-class Mark:
-    """What a target's table holds: the rows as of `epoch` of what `state` names, one incarnation of a view in one state.
-
-    In a store without transactions a delivery may be there in part: the one that was `begun` has to be done again first.
-    """
-
-    epoch: int
-    state: str
-    begun: Mark | None = None
 
 
 @dataclass(frozen=True)

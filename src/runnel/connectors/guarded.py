@@ -8,16 +8,17 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from runnel.errors import Place, RunnelError, Terminal, Transient, Unreachable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from runnel.connectors.base import ChangeSet, Offset, Source, TableInfo
+    from runnel.connectors.base import ChangeSet, Offset, Partition, Source, TableInfo
+    from runnel.connectors.cells import CellSource
 
 SHOWN = 200
 log = logging.getLogger("runnel")
@@ -77,9 +78,6 @@ def translated(label: str, error: Exception) -> RunnelError:
 class GuardedSource:
     """A source that raises nothing but runnel's errors, each with the source's name."""
 
-    HAS_BEFORE_IMAGE: ClassVar[bool] = False
-    TRANSACTIONS: ClassVar[bool] = False
-
     def __init__(self, label: str, opening: Callable[[], Source]) -> None:
         """Keep how it is opened; nothing is opened yet."""
         self.label = label
@@ -98,20 +96,39 @@ class GuardedSource:
         with translate_errors(self.label):
             return self.open().tables()
 
+    def problems(self) -> tuple[RunnelError, ...]:
+        """Give what is wrong with some of the tables."""
+        with translate_errors(self.label):
+            return self.open().problems()
+
+    def advice(self) -> tuple[str, ...]:
+        """Give what is worth knowing about the store."""
+        with translate_errors(self.label):
+            return self.open().advice()
+
     def initial_offset(self) -> Offset:
         """Give the position before the first change."""
         with translate_errors(self.label):
             return self.open().initial_offset()
 
-    def latest_offset(self, start: Offset, max_rows: int) -> Offset:
+    def latest_offset(self, start: Offset, max_rows: int, *, single: bool = False) -> Offset:
         """Give the end of the next range after `start`."""
         with translate_errors(self.label):
-            return self.open().latest_offset(start, max_rows)
+            return self.open().latest_offset(start, max_rows, single=single)
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes in (start, end]."""
         with translate_errors(self.label):
             yield from self.open().read(start, end)
+
+    def partitions(self, start: Offset, end: Offset) -> Sequence[Partition] | None:
+        """Cut (start, end] into stretches that can be read anywhere."""
+        with translate_errors(self.label):
+            return self.open().partitions(start, end)
+
+    def cells(self) -> CellSource | None:
+        """Give how cells become rows, where changes are cells."""
+        return self.open().cells()
 
     def commit(self, end: Offset) -> None:
         """Let the store forget its log up to `end`."""
@@ -122,6 +139,11 @@ class GuardedSource:
         """Say whether a position is at or after another one."""
         with translate_errors(self.label):
             return self.open().covers(have, wanted)
+
+    def end_offset(self) -> Offset:
+        """Give a position after everything that was written so far."""
+        with translate_errors(self.label):
+            return self.open().end_offset()
 
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say what waits after `start`."""

@@ -1,6 +1,7 @@
 """Opens a source or a target by its type.
 
-A connector is the package `runnel.connectors.<type>` with a function `open_source` or `open_target`, or both.
+A connector is the package `runnel.connectors.<type>` with a function `open_source` or `open_target`, or both. A type with a dot is the name of
+any other module that has them (`docs/new-store.md`).
 """
 
 from __future__ import annotations
@@ -32,16 +33,19 @@ STORES: dict[str, tuple[str, str | None]] = {
 }
 
 
-def open_source(source: config.Source, folder: Path) -> Source:
-    """Open the source that `[sources.NAME]` describes; `folder` is the project's, which relative paths start from."""
-    if source.type not in STORES:
+def open_source(source: config.Source, folder: Path, state: str | None = None) -> Source:
+    """Open the source that `[sources.NAME]` describes; `folder` is the project's, which relative paths start from.
+
+    `state` is the id of the state that it is read for: stores that keep their log for readers know them by it.
+    """
+    if source.type not in STORES and "." not in source.type:
         raise UsageError(
             "RUNNEL-SOURCE-TYPE",
             f"sources.{source.name}: {source.type!r} is no store with a log to read",
             place=source.at("type"),
             hint=nearest(source.type, STORES) or f"one of {', '.join(STORES)}",
         )
-    opened: Source | None = _opened(source, folder, "open_source")
+    opened: Source | None = _opened(source, folder, "open_source", state)
     if opened is None:
         raise UsageError(
             "RUNNEL-SOURCE-NOT-YET",
@@ -52,9 +56,9 @@ def open_source(source: config.Source, folder: Path) -> Source:
     return opened
 
 
-def guarded_source(source: config.Source, folder: Path) -> GuardedSource:
+def guarded_source(source: config.Source, folder: Path, state: str | None = None) -> GuardedSource:
     """Give the source that `[sources.NAME]` describes, opened when it is first asked; it raises runnel's errors only."""
-    return GuardedSource(source.label, lambda: open_source(source, folder))
+    return GuardedSource(source.label, lambda: open_source(source, folder, state))
 
 
 def open_target(target: config.Target, folder: Path) -> Target:
@@ -70,15 +74,32 @@ def open_target(target: config.Target, folder: Path) -> Target:
     return opened
 
 
-def _opened(section: config.Source | config.Target, folder: Path, function: str) -> Any:
+def _opened(section: config.Source | config.Target, folder: Path, function: str, *further: Any) -> Any:
     """Open what a section describes by this function of its connector; None where there is none."""
+    if "." in section.type:
+        return _opened_outside(section, folder, function)
     package, extra = STORES[section.type]
     name = f"runnel.connectors.{package}"
     if importlib.util.find_spec(name) is None:
         return None
     with _driver(section, extra):
         opens = getattr(importlib.import_module(name), function, None)
-        return None if opens is None else opens(section, folder)
+        return None if opens is None else opens(section, folder, *further)
+
+
+def _opened_outside(section: config.Source | config.Target, folder: Path, function: str) -> Any:
+    """Open a store that is not one of ours, by the name of its module."""
+    try:
+        module = importlib.import_module(section.type)
+    except ModuleNotFoundError as error:
+        raise UsageError(
+            "RUNNEL-STORE-MODULE",
+            f"{section.label}: there is no module {error.name!r}, which type = {section.type!r} needs",
+            place=section.at("type"),
+            hint="install it where runnel runs, or add its folder to PYTHONPATH",
+        ) from error
+    opens = getattr(module, function, None)
+    return None if opens is None else opens(section, folder)
 
 
 def _those_with(function: str) -> str:

@@ -8,9 +8,9 @@ from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.cassandra import cells
-from runnel.connectors.cassandra.reconcile import PartitionState, Truncations, merge, rows
-from runnel.connectors.cassandra.schema import SchemaRows, TableSchema
-from runnel.connectors.cassandra.types import CqlType, ListOf, MapOf, TupleOf, Udt, Vector, quoted
+from runnel.connectors.cassandra.cells.reconcile import PartitionState, Truncations, merge, rows
+from runnel.connectors.cassandra.schema.tables import SchemaRows, TableSchema
+from runnel.connectors.cassandra.values.types import CqlType, ListOf, MapOf, TupleOf, Udt, Vector, quoted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -28,7 +28,7 @@ def rebuild(mutations: Iterable[Mutation], truncations: Truncations | None = Non
     states: States = {}
     for mutation in every:
         for change in mutation.changes:
-            if change[0] != cells.TRUNCATE and not taken.covers(HOST, change[1], mutation):
+            if change[0] < cells.TRUNCATE and not taken.covers(HOST, change[1], mutation):
                 merge(states.setdefault((change[1].id, change[2]), PartitionState(change[2])), [change])
     return states
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -11,19 +12,19 @@ from typer.testing import CliRunner
 
 from runnel.cli import app
 from runnel.connectors.cassandra.client import Client
-from runnel.connectors.cassandra.commitlog.catalog import Catalog
-from runnel.connectors.cassandra.commitlog.log import LogReader
-from runnel.connectors.cassandra.commitlog.positions import Position
-from runnel.connectors.cassandra.commitlog.tail import LogFolder
-from runnel.connectors.cassandra.delta_forms import from_json
+from runnel.connectors.cassandra.log.catalog import Catalog
+from runnel.connectors.cassandra.log.positions import Position
+from runnel.connectors.cassandra.log.reader import LogReader
+from runnel.connectors.cassandra.log.tail import LogFolder
 from runnel.connectors.cassandra.settings import Settings
+from runnel.connectors.deltas.forms import from_json
 from tests.servers.cassandra import cassandra_node, cassandra_ring
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from runnel.connectors.cassandra.deltas import Delta
+    from runnel.connectors.deltas.model import Delta
     from tests.servers.cassandra import CassandraNode
 
 __all__ = ["cassandra_node", "cassandra_ring"]
@@ -125,3 +126,5 @@ def shop(tmp_path: Path, cassandra_node: CassandraNode) -> Iterator[Shop]:
     made = Shop(tmp_path, cassandra_node)
     yield made
     made.close()
+    # The projects of other tests must not hold this node's log for ever.
+    shutil.rmtree(cassandra_node.cdc_raw / "runnel-readers", ignore_errors=True)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel.connectors.cassandra.cells import ChangeTuple, Clustering, Range
-    from runnel.connectors.cassandra.schema import TableSchema
+    from runnel.connectors.cassandra.schema.tables import TableSchema
 
 LIVE = (-(1 << 63), (1 << 31) - 1)
 Times = tuple[int, int]

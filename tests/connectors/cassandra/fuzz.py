@@ -18,10 +18,10 @@ from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from runnel.connectors.cassandra.commitlog.catalog import Catalog
-from runnel.connectors.cassandra.commitlog.errors import LogError
-from runnel.connectors.cassandra.commitlog.log import LogReader
-from runnel.connectors.cassandra.commitlog.system_tables import system_tables
+from runnel.connectors.cassandra.log.catalog import Catalog
+from runnel.connectors.cassandra.log.errors import LogError
+from runnel.connectors.cassandra.log.reader import LogReader
+from runnel.connectors.cassandra.schema.system_tables import system_tables
 from tests.connectors.cassandra.encoder import Cell, Row, Updated, body, write_segment
 from tests.connectors.cassandra.random_updates import RandomUpdates, schema
 

@@ -7,8 +7,8 @@ import random
 from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra.cells import Clustering, Range
-from runnel.connectors.cassandra.schema import ColumnSchema, SchemaRows, TableSchema, build_tables
-from runnel.connectors.cassandra.schema_text import parse_schema
+from runnel.connectors.cassandra.schema.tables import ColumnSchema, SchemaRows, TableSchema, build_tables
+from runnel.connectors.cassandra.schema.text import parse_schema
 from tests.connectors.cassandra.encoder import Cell, Deleted, Row, Times, Updated
 
 if TYPE_CHECKING:

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from runnel.connectors.cassandra.datasource import CassandraDataSource
+from runnel.connectors.cassandra.log.segment import Segment
 from scripts.capture_reference import PAGE
-from tests.connectors.cassandra.test_log_capture import WIDE
+from tests.connectors.cassandra.techniques.test_log_capture import WIDE
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -82,6 +83,11 @@ def test_the_example_of_the_documentation_runs(shop: Shop, spark: Any, capsys: p
     assert "|ups|[Carol]|[second]|math|91|" in printed.replace(" ", "")
 
 
+def has_sections(path: Path) -> bool:
+    with Segment(path) as segment:
+        return next(segment.section_ends(), None) is not None
+
+
 def test_copied_logs_are_read_a_segment_in_each_task(shop: Shop, spark: Any, tmp_path: Path) -> None:
     shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v text) WITH cdc = true")
     shop.cql(*(f"INSERT INTO KS.t (k, v) VALUES ({n}, '{n}{WIDE}')" for n in range(300)))
@@ -95,7 +101,8 @@ def test_copied_logs_are_read_a_segment_in_each_task(shop: Shop, spark: Any, tmp
     (tmp_path / "schema.cql").write_text(f"CREATE TABLE t (k int PRIMARY KEY, v text) WITH ID = {table_id};")
     where = {"logs": str(tmp_path / "logs" / "*"), "schema": str(tmp_path / "schema.cql"), "tables": "t"}
     found = spark.read.format("runnel.cassandra").options(keyspace=shop.keyspace, **where).load()
-    assert found.rdd.getNumPartitions() == len(list((tmp_path / "logs").iterdir())) > 2
+    written = [path for path in (tmp_path / "logs").iterdir() if has_sections(path)]
+    assert found.rdd.getNumPartitions() == len(written) > 2, "spare segments, which are empty, need no task"
     told = {row.operation: row["count"] for row in found.groupBy("operation").count().collect()}
     assert told == {"ups": 300, "del": 1}
     live = spark.read.format("runnel.cassandra").options(**options(shop, read="log", tables="t")).load()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.connectors.cassandra import doubts
+from runnel.connectors.cassandra.cells import expired_rows
 from tests.connectors.cassandra.following import caught_up, rows_of, told_by_server
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ def until_equal(shop: Shop) -> None:
 def test_a_row_without_values_goes_at_its_time_after_a_snapshot(
     shop: Shop, many: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(doubts, "MANY", many)
+    monkeypatch.setattr(expired_rows, "MANY", many)
     shop.configure(tables=["t"], recheck="1 second")
     shop.cql(
         KEYS,
-        "INSERT INTO KS.t (k, c) VALUES (1, 1) USING TTL 5",
+        "INSERT INTO KS.t (k, c) VALUES (1, 1) USING TTL 12",
         "INSERT INTO KS.t (k, c) VALUES (1, 2)",
-        "INSERT INTO KS.t (k, c, v) VALUES (1, 3, 3) USING TTL 5",
-        "INSERT INTO KS.t (k, c) VALUES (2, 1) USING TTL 5",
+        "INSERT INTO KS.t (k, c, v) VALUES (1, 3, 3) USING TTL 12",
+        "INSERT INTO KS.t (k, c) VALUES (2, 1) USING TTL 12",
         "UPDATE KS.t SET v = 1 WHERE k = 2 AND c = 1",
     )
     caught_up(shop)

@@ -15,11 +15,17 @@ from typing import TYPE_CHECKING
 import pytest
 from cassandra import InvalidRequest
 
+import runnel
 from runnel import config
 from runnel.connectors.cassandra import open_source
+from runnel.engine.driver import Driver
+from runnel.engine.spark import SparkEngine
 from runnel.failpoints import KILL_AT
+from runnel.lake.entries import Commit
+from tests.connectors.cassandra.by_tasks import ByTasks
 from tests.connectors.cassandra.following import Followed, caught_up, opened, rows_of, told_by_server
 from tests.connectors.cassandra.workload import Workload, definitions
+from tests.support.places import places_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -148,9 +154,14 @@ def test_what_expires_is_deleted_at_its_time_and_truncate_takes_all(shop: Shop) 
     while rows_of(shop, "shop.orders") != [{"id": 1, "region": "north", "amount": 1}]:
         assert time.monotonic() < deadline
         caught_up(shop)
-    shop.cql("TRUNCATE KS.orders")
+    shop.cql("UPDATE KS.orders SET amount = 5 WHERE id = 1", "TRUNCATE KS.orders")
     caught_up(shop)
     assert rows_of(shop, "shop.orders") == []
+    with opened(shop) as project:
+        first, second = (project.history("shop.orders", {"id": id_}) for id_ in (1, 2))
+    assert [entry["op"] for entry in first] == ["insert", "update", "delete"]
+    assert [entry["op"] for entry in second] == ["insert", "delete"]
+    assert first[0]["time"] < second[0]["time"] < second[1]["time"] < first[1]["time"] < first[2]["time"]
 
 
 def test_counters_are_followed_before_and_after_the_snapshot(shop: Shop) -> None:
@@ -188,6 +199,56 @@ def test_rows_are_those_of_the_server_when_a_snapshot_comes_first(
     assert _followed(shop, Workload(seed), FOLLOWED, before=STATEMENTS // 2) == []
 
 
+def test_rows_are_those_of_the_server_when_tasks_read_and_reconcile(shop: Shop, say: Callable[[str], None]) -> None:
+    """Both the snapshot and the log, with tables that are emptied and made anew in between."""
+    seed = 5
+    say(f"seed {seed}, {STATEMENTS} statements")
+    workload = Workload(seed)
+    shop.cql(*(_at(shop, text) for text in definitions()[1:]))
+    shop.configure(tables=FOLLOWED, recheck="1 second")
+    source = open_source(config.load(shop.folder).sources[0], shop.folder)
+    followed = Followed(source, ByTasks())
+    for part in range(4):
+        for _ in range(STATEMENTS // 4):
+            _execute(shop, workload, FOLLOWED, dated=False)
+        if part == 2:
+            shop.cql("TRUNCATE KS.rows", _at(shop, "DROP TABLE w.plain"))
+            shop.cql(*(_at(shop, text) for text in definitions() if "TABLE w.plain " in text))
+        followed.take_once(shop)
+    deadline = time.monotonic() + 30
+    while (differing := followed.differing()) and time.monotonic() < deadline:
+        followed.take_once(shop)
+    assert differing == []
+    assert followed.places() == {"spark"}
+    followed.close()
+    source.close()
+
+
+@pytest.mark.spark
+def test_spark_reads_the_snapshot_and_the_log_of_a_server(shop: Shop, spark_engine: SparkEngine) -> None:
+    """In processes of their own, which connect to the server for themselves: also to ask what the log cannot tell."""
+    shop.cql(
+        "CREATE TABLE KS.t (k int, c int, l list<int>, v text, PRIMARY KEY (k, c)) WITH cdc = true",
+        *(f"INSERT INTO KS.t (k, c, l, v) VALUES ({n % 7}, {n}, [1, 2, 3], 'v{n}')" for n in range(50)),
+    )
+    shop.configure(tables=["t"])
+    engine = SparkEngine(spark_engine.session, driver=Driver(changes=0))
+    with runnel.open(shop.folder, engine=engine) as project:
+        project.run(once=True)
+        assert sorted(project.table("shop.t").to_pylist(), key=str) == told_by_server(shop, "t")
+        shop.cql(
+            "UPDATE KS.t SET l[1] = 9 WHERE k = 1 AND c = 1",
+            "DELETE FROM KS.t WHERE k = 2",
+            "UPDATE KS.t SET v = 'new' WHERE k = 3 AND c = 3",
+            "DELETE v, l FROM KS.t WHERE k = 4 AND c = 4",
+        )
+        shop.wait_for_log()
+        project.run(once=True)
+        assert sorted(project.table("shop.t").to_pylist(), key=str) == told_by_server(shop, "t")
+        done = [epoch for epoch in project.epochs() if places_of(epoch, "keyed")]
+        assert [(places_of(epoch, "read"), places_of(epoch, "keyed")) for epoch in done] == [({"spark"}, {"spark"})] * 2
+
+
 def _followed(shop: Shop, workload: Workload, tables: list[str], before: int) -> list[str]:
     """Follow tables through random statements, `before` of them before the snapshot; give the tables that differ."""
     shop.cql(*(_at(shop, text) for text in definitions()[1:]))
@@ -205,6 +266,7 @@ def _followed(shop: Shop, workload: Workload, tables: list[str], before: int) ->
     followed.take(shop)
     while (differing := followed.differing()) and time.monotonic() < deadline:
         followed.take(shop)  # something may be just expiring
+    followed.close()
     source.close()
     return differing
 
@@ -247,6 +309,25 @@ def test_a_killed_run_loses_nothing_and_doubles_nothing(shop: Shop, point: str) 
         shop.cql("UPDATE KS.orders SET amount = 50 WHERE id = 1")
 
 
+def test_a_state_without_cells_takes_the_snapshot_again(shop: Shop) -> None:
+    """So an earlier version left it: rows and a position, and the cells elsewhere."""
+    shop.cql(ORDERS, *(f"INSERT INTO KS.orders (id, region, amount) VALUES ({n}, 'north', {n})" for n in range(4)))
+    shop.configure(tables=["orders"])
+    (shop.folder / "views").mkdir()
+    (shop.folder / "views" / "takings.sql").write_text(TAKINGS)
+    caught_up(shop)
+    with opened(shop) as project:
+        lake = project.runtime.lake
+        lake.publish(Commit(base=lake.head(), drop=["shop.orders#cells"]))
+    shop.cql("UPDATE KS.orders SET amount = 10 WHERE id = 1", "DELETE FROM KS.orders WHERE id = 2")
+    caught_up(shop)
+    assert rows_of(shop, "shop.orders") == told_by_server(shop, "orders")
+    assert rows_of(shop, "takings") == [{"region": "north", "total": 13, "n": 3}]
+    shop.cql("UPDATE KS.orders USING TIMESTAMP 1 SET amount = 99 WHERE id = 1", "DELETE FROM KS.orders WHERE id = 3")
+    caught_up(shop)
+    assert rows_of(shop, "takings") == [{"region": "north", "total": 10, "n": 2}]
+
+
 def test_state_and_settings_can_be_looked_at_while_a_run_is_going_on(shop: Shop) -> None:
     shop.cql(ORDERS, "INSERT INTO KS.orders (id, region, amount) VALUES (1, 'north', 1)")
     shop.configure(tables=["orders"])
@@ -254,7 +335,7 @@ def test_state_and_settings_can_be_looked_at_while_a_run_is_going_on(shop: Shop)
     source = open_source(config.load(shop.folder).sources[0], shop.folder)
     with opened(shop) as project:
         position = project.status().sources[0].position
-        list(source.read(dict(position), dict(position)))  # holds the cells
+        list(source.read(dict(position), dict(position)))
         assert project.status().sources[0].error is None
     source.close()
     assert "no problems" in shop.run("check")

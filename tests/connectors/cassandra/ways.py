@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from cassandra.cluster import Cluster
 
-from runnel.connectors.cassandra.writer import TableWriter
+from runnel.connectors.cassandra.techniques.table_writer import TableWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

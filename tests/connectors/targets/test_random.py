@@ -74,6 +74,8 @@ class Check:
             text = json_text(column.type, value) if not isinstance(value, dict) or column.type.name == "struct" else ""
             value = json.loads(text, parse_float=Decimal) if text else value
             return json.dumps(value, sort_keys=True, default=str)
+        if self.store.type == "cassandra" and column.type.name == "struct" and isinstance(value, dict):
+            value = tuple(value.values())  # its tuples have no names
         return _plain(value)
 
 
@@ -86,6 +88,8 @@ def _plain(value: Any) -> Any:
         return sorted((str(name), _plain(item)) for name, item in value)
     if isinstance(value, list):
         return list(map(_plain, value))
+    if isinstance(value, tuple):
+        return tuple(map(_plain, value))
     return value.replace(tzinfo=None) if hasattr(value, "tzinfo") else value
 
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from runnel.connectors.cassandra.types import parse as parse_cql
-from runnel.connectors.cassandra.value_bytes import decoder
-from runnel.connectors.cassandra.value_encode import encoder
+from runnel.connectors.cassandra.values.decode import decoder
+from runnel.connectors.cassandra.values.encode import encoder
+from runnel.connectors.cassandra.values.types import parse as parse_cql
 from runnel.errors import RunnelError
 from runnel.lake.lease import pinned
 from runnel.model import types

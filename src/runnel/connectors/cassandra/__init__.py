@@ -9,19 +9,19 @@ if TYPE_CHECKING:
 
     from runnel import config
     from runnel.connectors.cassandra.source import CassandraSource
-    from runnel.connectors.cassandra.target import CassandraTarget
+    from runnel.connectors.cassandra.target.delivery import CassandraTarget
 
 
-def open_source(source: config.Source, folder: Path) -> CassandraSource:
-    """Open the tables that `[sources.NAME]` names; the driver is imported only then."""
+def open_source(source: config.Source, folder: Path, state: str | None = None) -> CassandraSource:
+    """Open the tables that `[sources.NAME]` names for a state; the driver is imported only then."""
     from runnel.connectors.cassandra import source as module
 
-    return module.open_source(source, folder)
+    return module.open_source(source, folder, state)
 
 
 def open_target(target: config.Target, folder: Path) -> CassandraTarget:
     """Check what `[targets.NAME]` says; the driver is imported only then, and connected to when it is needed."""
     from runnel.connectors.cassandra.settings import read_target_settings
-    from runnel.connectors.cassandra.target import CassandraTarget
+    from runnel.connectors.cassandra.target.delivery import CassandraTarget
 
-    return CassandraTarget(read_target_settings(target))
+    return CassandraTarget(read_target_settings(target, folder))

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runnel.connectors.cassandra import (
+from runnel.connectors.cassandra.client import Client
+from runnel.connectors.cassandra.log.all_nodes import Logs
+from runnel.connectors.cassandra.log.nodes import NodeLog, open_files, open_live
+from runnel.connectors.cassandra.log.positions import position_of
+from runnel.connectors.cassandra.settings import TECHNIQUES, Settings, read_settings
+from runnel.connectors.cassandra.techniques import (
     audit,
-    cycles,
     log_full,
     log_partial,
     prepare,
@@ -14,14 +18,12 @@ from runnel.connectors.cassandra import (
     snapshot_differential,
     tracking,
 )
-from runnel.connectors.cassandra.client import Client
-from runnel.connectors.cassandra.cycles import Cycles
-from runnel.connectors.cassandra.delta_forms import write
-from runnel.connectors.cassandra.deltas import last_per_key, merge_equal
-from runnel.connectors.cassandra.log_files import NodeLog, open_files, open_live
-from runnel.connectors.cassandra.logs import Logs
-from runnel.connectors.cassandra.settings import TECHNIQUES, Settings, read_settings
-from runnel.connectors.cassandra.trigger_jar import build_jar
+from runnel.connectors.cassandra.techniques.trigger_jar import build_jar
+from runnel.connectors.deltas import cycles
+from runnel.connectors.deltas.cycles import Cycles
+from runnel.connectors.deltas.forms import write
+from runnel.connectors.deltas.reduce import last_per_key, merge_equal
+from runnel.connectors.skips import Skips
 from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -29,8 +31,9 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel import config
-    from runnel.connectors.cassandra.deltas import Delta
-    from runnel.connectors.cassandra.technique import Abilities, Position, Technique
+    from runnel.connectors.deltas.model import Delta
+    from runnel.connectors.deltas.technique import Abilities, Position, Technique
+    from runnel.connectors.skips import Skip
 
 ABILITIES: tuple[Abilities, ...] = (
     audit.BY_TIME,
@@ -61,6 +64,7 @@ class Capture:
                 hint=nearest(self.technique, TECHNIQUES) or f"one of {', '.join(TECHNIQUES)}",
             )
         self.cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
+        self.skips = Skips(folder, source.name)
 
     def position(self) -> Position | None:
         """Give the end of the last cycle."""
@@ -71,6 +75,8 @@ class Capture:
         """Run a cycle and give its deltas; with `since`, give what happened after that position and remember nothing."""
         technique = self.open()
         try:
+            if since is None and isinstance(self.settings.start, dict):
+                self.cycles.begin_at(self.settings.start)
             if since is None:
                 found: Iterable[Delta] = self.cycles.run(technique, tell_first=self.settings.start != "latest")
             else:
@@ -86,6 +92,21 @@ class Capture:
         settings = self.settings
         for delta in self.deltas(since, last=last):
             yield write(delta if settings.times else delta.undated(), form, settings.separators)
+
+    def skip(self, position: Position, reason: str) -> None:
+        """Go past the mutations that end at a position of some logs: `{folder: [segment, position]}`."""
+        hosts = dict(position.get("hosts", position))
+        if not hosts or "time" in hosts or not reason.strip():
+            raise UsageError(
+                "RUNNEL-SKIP",
+                "nothing says which change is to be skipped, and why",
+                hint="give the position that the error names, and a reason: --position '{\"...\": [7, 100]}' --reason '...'",
+            )
+        self.skips.add({host: list(position_of(hosts, host)) for host in hosts}, reason.strip())
+
+    def skipped(self) -> list[Skip]:
+        """Give what was skipped so far."""
+        return self.skips.all()
 
     def build_triggers(self, libraries: Path, target: Path) -> Path:
         """Build the jar of triggers with the jars of a Cassandra."""
@@ -140,7 +161,8 @@ class Capture:
         return self._of_logs(open_files(self.settings), None)
 
     def _of_logs(self, nodes: list[NodeLog], client: Client | None) -> Technique:
-        logs = Logs(nodes, self.settings.keyspace, client, release=self.settings.release)
+        reader = f"{self.technique}: {self.cycles.folder}"
+        logs = Logs(nodes, self.settings, client, reader, self.skips)
         if self.technique == "log-partial":
             return log_partial.LogPartial(logs)
         return log_full.LogFull(logs, expand=self._expand)

@@ -7,6 +7,7 @@ price of the connection. What goes wrong is told in runnel's errors.
 from __future__ import annotations
 
 import logging
+import ssl
 import struct
 from contextlib import contextmanager
 from functools import cached_property
@@ -32,9 +33,8 @@ from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPoli
 from cassandra.protocol import ConfigurationException, ResultMessage, SyntaxException, _ProtocolHandler
 from cassandra.query import BoundStatement, SimpleStatement, tuple_factory
 
-from runnel.connectors.cassandra.commitlog.system_tables import SYSTEM_KEYSPACES
-from runnel.connectors.cassandra.schema import Problems, SchemaRows, TableSchema, build_tables
-from runnel.connectors.cassandra.types import quoted
+from runnel.connectors.cassandra.schema.system_tables import SYSTEM_KEYSPACES
+from runnel.connectors.cassandra.schema.tables import Problems, SchemaRows, TableSchema, build_tables
 from runnel.errors import RunnelError, Terminal, Unreachable, UsageError, nearest
 
 if TYPE_CHECKING:
@@ -108,6 +108,7 @@ class Client:
             execution_profiles={EXEC_PROFILE_DEFAULT: profile},
             # The driver would wait twice as long after each attempt, up to ten minutes.
             reconnection_policy=ConstantReconnectionPolicy(RECONNECT_SECONDS, max_attempts=None),
+            ssl_context=_encrypted(settings),
             connect_timeout=settings.timeout,
             control_connection_timeout=settings.timeout,
         )
@@ -302,6 +303,13 @@ class Client:
         if any(isinstance(cause, AuthenticationFailed) or "AuthenticationFailed" in repr(cause) for cause in causes):
             return self._login()
         for cause in causes:
+            if isinstance(cause, ssl.SSLError) or "SSL" in repr(cause) or "certificate" in str(cause).lower():
+                return UsageError(
+                    "RUNNEL-CASSANDRA-TLS",
+                    f"{self.settings.label}: no encrypted connection: {_said(cause)}",
+                    hint="set tls = true, and ca to the file with the certificates that the server's own is signed by; "
+                    "hosts must be named as in its certificate",
+                )
             if isinstance(cause, _AWAY):
                 return Unreachable(
                     "RUNNEL-CASSANDRA-REPLICAS",
@@ -325,6 +333,23 @@ class Client:
         )
 
 
+def _encrypted(settings: Settings) -> ssl.SSLContext | None:
+    """Give how the connection is encrypted: the server's certificate and the name in it are checked, always."""
+    if not settings.tls:
+        return None
+    try:
+        context = ssl.create_default_context(cafile=settings.ca)
+        if settings.cert is not None:
+            context.load_cert_chain(settings.cert, settings.key)
+    except (ssl.SSLError, OSError) as error:
+        raise UsageError(
+            "RUNNEL-CASSANDRA-TLS",
+            f"{settings.label}: the certificates cannot be read: {_said(error)}",
+            hint="ca, cert and key are files in PEM form, the key without a password",
+        ) from error
+    return context
+
+
 OWN_SUFFIXES = ("_runnel_journal", "_runnel_old")
 """Tables that `runnel prepare` makes beside a table; they are not captured themselves."""
 MARKS = "runnel_delivery"
@@ -334,11 +359,6 @@ MARKS = "runnel_delivery"
 def is_own(name: str) -> bool:
     """Say whether a table is one that runnel made for itself."""
     return name == MARKS or name.endswith(OWN_SUFFIXES)
-
-
-def name_of(table: TableSchema) -> str:
-    """Write a table's full name in CQL."""
-    return f"{quoted(table.keyspace)}.{quoted(table.name)}"
 
 
 def _said(error: BaseException) -> str:

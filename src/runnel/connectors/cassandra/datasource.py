@@ -13,13 +13,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from runnel.config import Source
-from runnel.connectors.cassandra.commitlog.catalog import Catalog
-from runnel.connectors.cassandra.commitlog.log import LogReader
-from runnel.connectors.cassandra.commitlog.positions import position_of
-from runnel.connectors.cassandra.commitlog.tail import Stretch, read_stretch
-from runnel.connectors.cassandra.log_files import file_definitions, open_files, open_live
-from runnel.connectors.cassandra.log_rows import SCHEMA, log_rows
-from runnel.connectors.cassandra.settings import FLAGS, LISTS, NUMBERS, Settings, read_settings
+from runnel.connectors.cassandra.log.catalog import Catalog
+from runnel.connectors.cassandra.log.nodes import file_definitions, open_files, open_live
+from runnel.connectors.cassandra.log.positions import position_of
+from runnel.connectors.cassandra.log.reader import LogReader
+from runnel.connectors.cassandra.log.readers import Readers
+from runnel.connectors.cassandra.log.tail import Stretch, read_stretch
+from runnel.connectors.cassandra.settings import KINDS, LISTS, Settings, read_settings
+from runnel.connectors.cassandra.techniques.log_rows import SCHEMA, log_rows
+from runnel.connectors.cassandra.values.held import held_type
 from runnel.errors import Place
 from runnel.model import types as model
 
@@ -29,8 +31,10 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from runnel.connectors.cassandra.client import Client
-    from runnel.connectors.cassandra.schema import SchemaRows
+    from runnel.connectors.cassandra.schema.tables import SchemaRows
 
+READER = "a stream"
+"""What a stream is called among the readers of a log; where it is, Spark knows, and leaves no note there."""
 PARTITIONS = 8
 """Tasks that read a table, unless the option `partitions` says otherwise."""
 OWN = ("path", "table", "read", "partitions", "startingoffsets")
@@ -54,9 +58,11 @@ class CassandraDataSource(DataSource):
             return ", ".join(_ddl(field.name, model.from_arrow(field.type)) for field in SCHEMA)
         from runnel.connectors.cassandra.client import Client
 
-        with Client(self._settings()) as client:
+        settings = self._settings()
+        with Client(settings) as client:
             table = client.chosen_tables()[0]
-        return ", ".join(_ddl(column.name, column.type.model_type) for column in table.columns)
+        policy = settings.unrepresentable
+        return ", ".join(_ddl(column.name, held_type(column.type, policy)) for column in table.columns)
 
     def reader(self, schema: Any) -> DataSourceReader:
         """Give a reader of a table, or of what the logs hold now."""
@@ -85,9 +91,9 @@ class CassandraDataSource(DataSource):
 def _value(name: str, text: str) -> Any:
     if name in LISTS:
         return [part.strip() for part in text.split(",")]
-    if name in NUMBERS and text.isdigit():
+    if name in KINDS.numbers and text.isdigit():
         return int(text)
-    return text == "true" if name in FLAGS and text in ("true", "false") else text
+    return text == "true" if name in KINDS.flags and text in ("true", "false") else text
 
 
 def _ddl(name: str, type_: model.Type) -> str:
@@ -239,7 +245,8 @@ class OpenLogs:
         """Let the server forget its segments before an offset, if that is wanted."""
         if self._settings.release and self._client is not None:
             for node in self._nodes:
-                node.folder.release(position_of(upto, node.host))
+                needed = Readers(node.folder.folder, READER).released(position_of(upto, node.host))
+                node.folder.release(needed)
 
     def close(self) -> None:
         """Close the connection."""

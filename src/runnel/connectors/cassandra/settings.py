@@ -1,39 +1,56 @@
-"""The settings of a `cassandra` source or target, checked; every problem is told at once with its line."""
+"""The settings of a `cassandra` source or target, checked."""
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from runnel.config import Secret, parse_duration, reveal
-from runnel.connectors.cassandra.delta_forms import STANDARD, Separators
-from runnel.errors import Problems, RunnelError, UsageError, nearest
+from runnel.config import Secret
+from runnel.connectors.cassandra.values.held import POLICIES
+from runnel.connectors.deltas.forms import STANDARD, Separators
+from runnel.connectors.served.client import check_url
+from runnel.connectors.settings import Check, Kinds
+from runnel.errors import UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
     from pathlib import Path
 
     from runnel import config
 
 TECHNIQUES = ("log", "log-partial", "snapshot", "scan", "audit", "trigger")
 LEVELS = ("ONE", "TWO", "THREE", "QUORUM", "LOCAL_ONE", "LOCAL_QUORUM", "ALL")
-_STRINGS = ("keyspace", "user", "schema")
-_CHOICES: Mapping[str, tuple[str, ...]] = {
-    "capture": TECHNIQUES,
-    "consistency": LEVELS,
-    "start": ("snapshot", "latest"),
-    "audit": ("time", "value"),
-    "writer": ("application", "trigger"),
-}
-NUMBERS = ("port", "parallel", "page")
-LISTS = ("hosts", "tables", "logs", "cdc_raw")
-FLAGS = ("merge_equal", "compare_times", "times", "release")
-KEYS = (
-    *("hosts", "port", "keyspace", "tables", "capture", "consistency", "start", "user", "password", "datacenter"),
-    *("cdc_raw", "logs", "schema", "audit", "writer", "overlap", "timeout", "recheck", "parallel", "page"),
-    *("separators", "merge_equal", "compare_times", "times", "release"),
+_WHERE = ("hosts", "password", "datacenter", "timeout")
+_TLS = ("ca", "cert", "key")
+_EXAMPLES = {"hosts": 'hosts = ["127.0.0.1"]', "keyspace": 'keyspace = "shop"'}
+_DURATIONS = ("overlap", "timeout", "recheck")
+KINDS = Kinds(
+    strings=("keyspace", "user", "schema"),
+    choices={
+        "capture": TECHNIQUES,
+        "consistency": LEVELS,
+        "audit": ("time", "value"),
+        "writer": ("application", "trigger"),
+        "unrepresentable": POLICIES,
+    },
+    numbers=("port", "parallel", "page"),
+    flags=("merge_equal", "compare_times", "times", "release", "tls"),
+    others=(
+        *_WHERE,
+        *_TLS,
+        "log_token",
+        "log_ca",
+        "tables",
+        "logs",
+        "cdc_raw",
+        "overlap",
+        "recheck",
+        "separators",
+        "start",
+    ),
 )
-TARGET_KEYS = ("hosts", "port", "keyspace", "consistency", "user", "password", "datacenter", "timeout")
+TARGET_KINDS = Kinds(("keyspace", "user"), {"consistency": LEVELS}, ("port",), flags=("tls",), others=(*_WHERE, *_TLS))
+LISTS = ("hosts", "tables", "logs", "cdc_raw")
 TARGET_LEVEL = "LOCAL_QUORUM"
 
 
@@ -42,8 +59,11 @@ class Settings:
     """Where the cluster is, what is captured there, and how.
 
     `tables` is None for all tables of the keyspace. `cdc_raw` are the nodes' folders of log segments, as they are reached from
-    here; `logs` are patterns of log files to be read instead of a live server, `schema` the CQL file that describes them.
-    `release` lets segments be deleted once they are analysed.
+    here; `log_urls` are those that `runnel serve-log` serves elsewhere, to whoever has `log_token`, with a certificate that `log_ca` vouches
+    for; they are copied below `copies`. `logs` are patterns of log files to be read instead of a live server, `schema` the CQL file that describes them.
+    `release` lets segments be deleted once they are analysed. `unrepresentable` says what becomes of values that the state cannot
+    hold (see `values.held`). With `tls` the connection is encrypted and the server's certificate checked, by `ca` or by what this
+    machine trusts; `cert` and `key` are shown to servers that ask who connects.
     """
 
     name: str
@@ -53,11 +73,15 @@ class Settings:
     tables: tuple[str, ...] | None = None
     capture: str = "log"
     consistency: str = "ALL"
-    start: str = "snapshot"
+    start: str | dict[str, Any] = "snapshot"
     user: str | None = None
     password: Secret | None = None
     datacenter: str | None = None
     cdc_raw: tuple[Path, ...] = ()
+    log_urls: tuple[str, ...] = ()
+    log_token: Secret | None = None
+    log_ca: Path | None = None
+    copies: Path | None = None
     logs: tuple[str, ...] = ()
     schema: Path | None = None
     audit: str = "time"
@@ -72,6 +96,11 @@ class Settings:
     compare_times: bool = False
     times: bool = True
     release: bool = True
+    unrepresentable: str = "error"
+    tls: bool = False
+    ca: Path | None = None
+    cert: Path | None = None
+    key: Path | None = None
     section: str = "sources"
 
     @property
@@ -82,115 +111,112 @@ class Settings:
 
 def read_settings(source: config.Source, folder: Path) -> Settings:
     """Check what `[sources.NAME]` says; raise `Problems` with everything that is wrong."""
-    check = _Check(source, KEYS)
-    values: dict[str, Any] = reveal(dict(source.settings))
-    check.known(values)
-    offline = "logs" in values
-    check.required(values, ("keyspace",) if offline else ("hosts", "keyspace"))
-    made: dict[str, Any] = {key: values[key] for key in (*_STRINGS, *_CHOICES, *NUMBERS, *FLAGS) if key in values}
-    made |= {key: tuple(check.names(values, key)) for key in ("hosts", "tables", "logs") if key in values}
-    made["cdc_raw"] = tuple(folder / path for path in check.names(values, "cdc_raw")) if "cdc_raw" in values else ()
-    if "logs" in made:
-        made["logs"] = tuple(str(folder / pattern) for pattern in made["logs"])
-    made |= {key: check.duration(values, key) for key in ("overlap", "timeout", "recheck") if key in values}
-    if "schema" in values:
-        made["schema"] = folder / str(values["schema"])
-    made |= check.who(values)
-    made["separators"] = check.separators(values.get("separators", {}))
-    if check.problems:
-        raise Problems(check.problems)
+    check = Check(source, KINDS)
+    offline = "logs" in check.values
+    check.required({key: text for key, text in _EXAMPLES.items() if not (offline and key == "hosts")})
+    made: dict[str, Any] = check.plain()
+    made |= {key: check.names(key) for key in ("hosts", "tables") if key in check.values}
+    made |= _folders(check, folder) | {"copies": folder / ".runnel" / "cassandra" / source.name / "served"}
+    made["logs"] = tuple(str(folder / pattern) for pattern in check.names("logs"))
+    made |= check.durations(_DURATIONS)
+    if "schema" in made:
+        made["schema"] = folder / str(made["schema"])
+    made |= _login(check) | _tls(check, folder)
+    made["separators"] = _separators(check)
+    made["start"] = _start(check)
+    check.done()
     return Settings(name=source.name, **made)
 
 
-def read_target_settings(target: config.Target) -> Settings:
+def read_target_settings(target: config.Target, folder: Path) -> Settings:
     """Check what `[targets.NAME]` says; raise `Problems` with everything that is wrong."""
-    check = _Check(target, TARGET_KEYS)
-    values: dict[str, Any] = reveal(dict(target.settings))
-    check.known(values)
-    check.required(values, ("hosts", "keyspace"))
-    made: dict[str, Any] = {"consistency": TARGET_LEVEL}
-    made |= {key: values[key] for key in ("keyspace", "user", "port", "consistency") if key in values}
-    made |= {"hosts": tuple(check.names(values, "hosts"))} if "hosts" in values else {}
-    made |= {"timeout": check.duration(values, "timeout")} if "timeout" in values else {}
-    made |= check.who(values)
-    if check.problems:
-        raise Problems(check.problems)
+    check = Check(target, TARGET_KINDS)
+    check.required(_EXAMPLES)
+    made: dict[str, Any] = {"consistency": TARGET_LEVEL} | check.plain()
+    made |= {"hosts": check.names("hosts")} | check.durations(("timeout",)) | _login(check) | _tls(check, folder)
+    check.done()
     return Settings(name=target.name, section="targets", **made)
 
 
-class _Check:
-    """Asks for settings one by one and remembers what is wrong."""
+def _login(check: Check) -> dict[str, Any]:
+    """Give which nodes are asked, and the password of the user."""
+    made: dict[str, Any] = {}
+    if "datacenter" in check.values:
+        made["datacenter"] = check.text("datacenter")
+    if "password" in check.values:
+        made["password"] = Secret(check.text("password"))
+        if "user" not in check.values:
+            check.problem("MISSING", "there is a password without a 'user'", "password")
+    return made
 
-    def __init__(self, source: config.Source | config.Target, known: tuple[str, ...]) -> None:
-        self.source, self.keys = source, known
-        self.problems: list[RunnelError] = []
 
-    def problem(self, code: str, message: str, key: str, hint: str | None = None) -> None:
-        message = f"{self.source.label}: {message}"
-        self.problems.append(UsageError(f"RUNNEL-CONFIG-{code}", message, place=self.source.at(key), hint=hint))
+def _tls(check: Check, folder: Path) -> dict[str, Any]:
+    """Give the files of an encrypted connection: whom to trust, and who we are."""
+    made = {name: folder / check.text(name) for name in _TLS if name in check.values}
+    if made and not check.values.get("tls"):
+        check.problem(
+            "VALUE", f"{next(iter(made))!r} is of no use without tls = true", next(iter(made)), "set tls = true"
+        )
+    if ("cert" in made) != ("key" in made):
+        check.problem("MISSING", "'cert' and 'key' belong together", "cert" if "cert" in made else "key")
+    for name, path in made.items():
+        if not path.is_file():
+            check.problem("VALUE", f"{name!r}: there is no file {path}", name)
+    return made
 
-    def known(self, values: Mapping[str, Any]) -> None:
-        for key, value in values.items():
-            if key not in self.keys:
-                hint = nearest(key, self.keys) or f"known are {', '.join(self.keys)}"
-                self.problem("UNKNOWN", f"unknown key {key!r}", key, hint)
-            elif key in (*_STRINGS, *_CHOICES) and not isinstance(value, str):
-                self.problem("TYPE", f"{key!r} must be a string, not {value!r}", key)
-            elif key in FLAGS and not isinstance(value, bool):
-                self.problem("TYPE", f"{key!r} must be true or false, not {value!r}", key)
-            elif key in NUMBERS and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-                self.problem("TYPE", f"{key!r} must be a whole number of 1 or more, not {value!r}", key)
-            elif key in _CHOICES and value not in _CHOICES[key]:
-                hint = nearest(value, _CHOICES[key]) or f"one of {', '.join(_CHOICES[key])}"
-                self.problem("VALUE", f"{key!r} cannot be {value!r}", key, hint)
 
-    def who(self, values: Mapping[str, Any]) -> dict[str, Any]:
-        """Give which nodes are asked, and the password of the user."""
-        made: dict[str, Any] = {}
-        if "datacenter" in values:
-            made["datacenter"] = self.text(values, "datacenter")
-        if "password" in values:
-            made["password"] = Secret(self.text(values, "password"))
-            if "user" not in values:
-                self.problem("MISSING", "there is a password without a 'user'", "password")
-        return made
-
-    def required(self, values: Mapping[str, Any], keys: tuple[str, ...]) -> None:
-        for key in keys:
-            if not values.get(key):
-                example = 'hosts = ["127.0.0.1"]' if key == "hosts" else 'keyspace = "shop"'
-                self.problem("MISSING", f"{key!r} is missing", key, f"for example: {example}")
-
-    def names(self, values: Mapping[str, Any], key: str) -> list[str]:
-        """Give one string or a list of them as a list."""
-        value = values[key]
-        listed = [value] if isinstance(value, str) else value
-        if isinstance(listed, list) and listed and all(isinstance(name, str) and name for name in listed):
-            return listed
-        self.problem("TYPE", f"{key!r} must be a list of names", key)
-        return []
-
-    def text(self, values: Mapping[str, Any], key: str) -> str:
-        if not isinstance(values[key], str):
-            self.problem("TYPE", f"{key!r} must be a string", key)
-        return str(values[key])
-
-    def duration(self, values: Mapping[str, Any], key: str) -> float:
+def _folders(check: Check, folder: Path) -> dict[str, Any]:
+    """Give the nodes' log folders: those that are seen from here, and those that are served."""
+    named = check.names("cdc_raw")
+    urls = tuple(name for name in named if "://" in name)
+    made: dict[str, Any] = {"cdc_raw": tuple(folder / name for name in named if name not in urls), "log_urls": urls}
+    for url in urls:
         try:
-            return parse_duration(values[key], place=self.source.at(key))
+            check_url(url)
         except UsageError as error:
-            self.problems.append(error)
-            return 0.0
+            check.problem("VALUE", error.message, "cdc_raw", error.hint)
+    if "log_token" in check.values:
+        made["log_token"] = Secret(check.text("log_token"))
+    elif urls:
+        check.problem("MISSING", "'log_token' is missing, without which no log is served", "cdc_raw")
+    if "log_ca" in check.values:
+        made["log_ca"] = folder / check.text("log_ca")
+        if not made["log_ca"].is_file():
+            check.problem("VALUE", f"'log_ca': there is no file {made['log_ca']}", "log_ca")
+    return made
 
-    def separators(self, value: Any) -> Separators:
-        kinds = ("level", "value", "time")
-        if not isinstance(value, dict) or not all(k in kinds and isinstance(v, str) for k, v in value.items()):
-            hint = "write separators = { level = '/', value = ':', time = '-' }"
-            self.problem("TYPE", "'separators' must map level, value and time to strings", "separators", hint)
-            return STANDARD
-        try:
-            return Separators(**value)
-        except UsageError as error:
-            place = self.source.at("separators")
-            self.problems.append(UsageError(error.code, error.message, place=place, hint=error.hint))
-            return STANDARD
+
+def _start(check: Check) -> str | dict[str, Any]:
+    """Give where to begin: `snapshot`, `latest`, or a position as a capture prints it, in JSON or as a table."""
+    value = check.values.get("start", "snapshot")
+    if value in ("snapshot", "latest"):
+        return str(value)
+    try:
+        found = json.loads(value) if isinstance(value, str) else dict(value)
+        by_time = set(found) == {"time"} and isinstance(found["time"], int)
+        hosts = found.get("hosts", {host: at for host, at in found.items() if host != "time"})
+        if not by_time and (not hosts or any(not _is_position(at) for at in hosts.values())):
+            raise ValueError("no position")
+    except (ValueError, TypeError, AttributeError):
+        hint = "'snapshot', 'latest', or a position: start = { \"/var/lib/cassandra/cdc_raw\" = [1794886093016, 4711] }"
+        check.problem("VALUE", f"'start' cannot be {value!r}", "start", hint)
+        return "snapshot"
+    return found if by_time else {"hosts": hosts, "time": int(found.get("time", 0))}
+
+
+def _is_position(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(part, int) and part >= 0 for part in value)
+
+
+def _separators(check: Check) -> Separators:
+    value, kinds = check.values.get("separators", {}), ("level", "value", "time")
+    if not isinstance(value, dict) or not all(k in kinds and isinstance(v, str) for k, v in value.items()):
+        hint = "write separators = { level = '/', value = ':', time = '-' }"
+        check.problem("TYPE", "'separators' must map level, value and time to strings", "separators", hint)
+        return STANDARD
+    try:
+        return Separators(**value)
+    except UsageError as error:
+        place = check.section.at("separators")
+        check.problems.append(UsageError(error.code, error.message, place=place, hint=error.hint))
+        return STANDARD

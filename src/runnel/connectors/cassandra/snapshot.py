@@ -10,25 +10,27 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import pyarrow as pa
 
-from runnel.connectors.cassandra.client import name_of
-from runnel.connectors.cassandra.types import quoted
-from runnel.connectors.cassandra.value_bytes import frozen_items
+from runnel.connectors.cassandra.schema.tables import name_of
+from runnel.connectors.cassandra.values.decode import frozen_items
+from runnel.connectors.cassandra.values.held import NotHeld, held_array, held_type
+from runnel.connectors.cassandra.values.types import quoted
 from runnel.errors import Terminal
 from runnel.model import types as model
-from runnel.model.exact import exact_array
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from runnel.connectors.cassandra.client import Client, RawRow
-    from runnel.connectors.cassandra.schema import ColumnSchema, TableSchema
+    from runnel.connectors.cassandra.schema.tables import ColumnSchema, TableSchema
 
 FIRST, LAST = -(2**63), 2**63 - 1
 PARTITIONS_PER_RANGE = 20_000
+BYTES_PER_ROW = 100
+"""About how many bytes a row takes, in tables and in the log."""
 R = TypeVar("R")
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
@@ -78,10 +80,12 @@ def token_ranges(tokens: Iterable[int], pieces: int) -> list[tuple[int, int]]:
     return list(pairwise(sorted({FIRST, LAST, *tokens, *even})))
 
 
-def read_table(client: Client, table: TableSchema, wanted: Wanted) -> Iterator[SnapshotRow]:
-    """Give every row of a table once, range by range."""
+def read_table(
+    client: Client, table: TableSchema, wanted: Wanted, ranges: Iterable[tuple[int, int]] | None = None
+) -> Iterator[SnapshotRow]:
+    """Give every row of a table, or of some of its ranges, once, range by range."""
     cql = _query(client, table, wanted)
-    ranges = ranges_of(client, table)
+    ranges = ranges_of(client, table) if ranges is None else list(ranges)
 
     def read(range_: tuple[int, int]) -> list[RawRow]:
         return list(client.rows(cql, [_LONG.pack(range_[0]), _LONG.pack(range_[1])]))
@@ -107,7 +111,8 @@ def read_arrow(
 ) -> Iterator[pa.RecordBatch]:
     """Give every row of a table, or of some of its ranges, in Arrow, with the columns of `SELECT *`."""
     columns = table.columns
-    schema = pa.schema([pa.field(c.name, model.to_arrow(c.type.model_type)) for c in columns])
+    policy = client.settings.unrepresentable
+    schema = pa.schema([pa.field(c.name, model.to_arrow(held_type(c.type, policy))) for c in columns])
     names = ", ".join(quoted(column.name) for column in columns)
     cql = f"SELECT {names} FROM {name_of(table)} WHERE {_token(table)} > ? AND {_token(table)} <= ?"
 
@@ -117,10 +122,21 @@ def read_arrow(
         for at, column in enumerate(columns):
             decode = column.type.decode
             values = [None if row[at] is None else decode(row[at] or b"") for row in rows]
-            arrays.append(exact_array(values, schema.field(at).type))
+            arrays.append(_held(table, column, values, policy))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
     yield from _ahead(read, ranges_of(client, table) if ranges is None else ranges, client.settings.parallel)
+
+
+def _held(table: TableSchema, column: ColumnSchema, values: list[Any], policy: str) -> pa.Array:
+    try:
+        return held_array(column.type, policy, values, key=column.kind in ("partition_key", "clustering"))
+    except NotHeld as error:
+        raise Terminal(
+            "RUNNEL-CASSANDRA-VALUE",
+            f"{table.keyspace}.{table.name}: in the column {column.name}, {error}",
+            hint="set unrepresentable = 'null' or 'text'",
+        ) from error
 
 
 def _ahead(read: Callable[[tuple[int, int]], R], ranges: list[tuple[int, int]], parallel: int) -> Iterator[R]:
@@ -139,12 +155,24 @@ def _ahead(read: Callable[[tuple[int, int]], R], ranges: list[tuple[int, int]], 
                 future.cancel()
 
 
-def _pieces(client: Client, table: TableSchema) -> int:
-    """Give into how many ranges the ring is cut, from what one node estimates."""
-    cql = "SELECT partitions_count FROM system.size_estimates WHERE keyspace_name = ? AND table_name = ?"
+def _estimates(client: Client, table: TableSchema) -> tuple[int, int]:
+    """Give how many partitions and bytes a table has, from what one node estimates now and then."""
+    cql = "SELECT partitions_count, mean_partition_size FROM system.size_estimates WHERE keyspace_name = ? AND table_name = ?"
     rows = client.records(cql, [table.keyspace.encode(), table.name.encode()])
-    estimated = sum(row["partitions_count"] or 0 for row in rows) * max(1, len(client.hosts()))
-    return max(client.settings.parallel, estimated // PARTITIONS_PER_RANGE)
+    counts = [(row["partitions_count"] or 0, row["mean_partition_size"] or 0) for row in rows]
+    nodes = max(1, len(client.hosts()))
+    return sum(count for count, _ in counts) * nodes, sum(count * size for count, size in counts) * nodes
+
+
+def _pieces(client: Client, table: TableSchema) -> int:
+    """Give into how many ranges the ring is cut."""
+    return max(client.settings.parallel, _estimates(client, table)[0] // PARTITIONS_PER_RANGE)
+
+
+def estimated_rows(client: Client, table: TableSchema) -> int:
+    """Give about how many rows a table has, as far as the server knows: 0 just after it was filled."""
+    partitions, size = _estimates(client, table)
+    return max(partitions, size // BYTES_PER_ROW)
 
 
 def _token(table: TableSchema) -> str:

@@ -1,37 +1,38 @@
-"""Cassandra tables as a source: a snapshot first, then the log, reconciled cell by cell into rows.
+"""Cassandra tables as a source: a snapshot first, then the log; both give cells, which are reconciled with the stored ones into rows.
 
 A position is how far each node's log was read, and the second up to which expiry is known. The position of a snapshot is noted
 before it is taken, so that nothing falls between the two; what is read twice changes nothing.
 
-Cells are kept with their timestamps in a file of the project. It never stands behind the state: it is saved after the state has
-committed, and catches up from the log when that did not happen. Segments are given back only after it.
+Nothing is remembered here: cells are in the lake, and what becomes of them is `reconciliations`.
 """
 
 from __future__ import annotations
 
+import json
 import time
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
-from runnel.connectors.base import ChangeSet, Offset, TableInfo
-from runnel.connectors.cassandra import cells
-from runnel.connectors.cassandra.cell_store import CellStore
-from runnel.connectors.cassandra.client import Client, name_of
-from runnel.connectors.cassandra.commitlog.positions import covers, position_of
-from runnel.connectors.cassandra.doubts import gone_rows
+from runnel.connectors.base import Offset, Partition, TableInfo
+from runnel.connectors.cassandra.cells.asking import Server
+from runnel.connectors.cassandra.cells.keyed import Reconcile
+from runnel.connectors.cassandra.cells.packed import ChangedCells
+from runnel.connectors.cassandra.cells.row_changes import ValueNotHeld, row_columns
+from runnel.connectors.cassandra.client import Client
 from runnel.connectors.cassandra.followed import Followed
-from runnel.connectors.cassandra.log_files import open_files, open_live
-from runnel.connectors.cassandra.logs import Logs
-from runnel.connectors.cassandra.read_again import merge_exactly
-from runnel.connectors.cassandra.reconcile import merge, rows
-from runnel.connectors.cassandra.row_changes import Batch, Window, by_partition
-from runnel.connectors.cassandra.seed import partition_key, seed
+from runnel.connectors.cassandra.log.all_nodes import Logs
+from runnel.connectors.cassandra.log.nodes import open_files, open_live
+from runnel.connectors.cassandra.log.positions import position_of
+from runnel.connectors.cassandra.log.space import advice, log_settings, space_problems
+from runnel.connectors.cassandra.log.stretches import LogStretch, TokenRange, collect, seeded, taken
+from runnel.connectors.cassandra.log.written import WrittenLogs, open_written
 from runnel.connectors.cassandra.settings import read_settings
-from runnel.connectors.cassandra.snapshot import Wanted, read_table
-from runnel.connectors.cassandra.technique import Cycle
-from runnel.connectors.cassandra.twins import captured_columns, where
-from runnel.connectors.cassandra.types import quoted
-from runnel.errors import Terminal, UsageError
+from runnel.connectors.cassandra.snapshot import BYTES_PER_ROW, estimated_rows, ranges_of
+from runnel.connectors.cassandra.values.held import held_type
+from runnel.connectors.cells import Reconciliation
+from runnel.connectors.deltas.technique import Cycle
+from runnel.connectors.skips import Skips
+from runnel.errors import RunnelError, UsageError
 from runnel.model.relation import Column, check_columns
 
 if TYPE_CHECKING:
@@ -39,18 +40,17 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel import config
-    from runnel.connectors.cassandra.cells import ChangeTuple, Clustering
-    from runnel.connectors.cassandra.row_changes import Exists
-    from runnel.connectors.cassandra.schema import TableSchema
+    from runnel.connectors.base import ChangeSet
+    from runnel.connectors.cassandra.log.stretches import Ids
+    from runnel.connectors.cassandra.schema.tables import TableSchema
     from runnel.connectors.cassandra.settings import Settings
 
-BATCH = 20_000
-BYTES_PER_ROW = 100
-"""About how many bytes of log a changed row takes."""
+SPACE_SECONDS = 30.0
+"""How often the space of the logs is looked at."""
 
 
-def open_source(source: config.Source, folder: Path) -> CassandraSource:
-    """Open the tables that `[sources.NAME]` names."""
+def open_source(source: config.Source, folder: Path, state: str | None = None) -> CassandraSource:
+    """Open the tables that `[sources.NAME]` names, for a state with this id: whoever goes on with it needs the same segments."""
     settings = read_settings(source, folder)
     if settings.capture != "log":
         raise UsageError(
@@ -59,36 +59,36 @@ def open_source(source: config.Source, folder: Path) -> CassandraSource:
             place=source.at("capture"),
             hint=f"set capture = 'log'; by {settings.capture} there is: runnel capture {source.name}",
         )
-    if settings.start == "latest":
+    if settings.start == "latest" or (isinstance(settings.start, dict) and "hosts" not in settings.start):
         raise UsageError(
             "RUNNEL-CASSANDRA-START",
-            f"sources.{source.name}: Cassandra's log has no whole rows, so views need a snapshot to start with",
+            f"sources.{source.name}: Cassandra's log has no whole rows, so views need a snapshot to start with, or a position of the log "
+            "before which the tables were empty",
             place=source.at("start"),
             hint="set start = 'snapshot', or leave it away",
         )
-    return CassandraSource(settings, folder / ".runnel" / "cassandra" / source.name)
+    reader = f"views: {folder}" if state is None else f"views: {source.name} of the state {state}"
+    return CassandraSource(settings, folder, reader)
 
 
 class CassandraSource:
     """Reads Cassandra's tables and the log of their changes."""
 
-    HAS_BEFORE_IMAGE: ClassVar[bool] = False
-    TRANSACTIONS: ClassVar[bool] = False
-
-    def __init__(self, settings: Settings, folder: Path) -> None:
-        """Connect, unless there are only log files."""
+    def __init__(self, settings: Settings, folder: Path, reader: str) -> None:
+        """Connect, unless there are only log files; `reader` is whom segments are kept for."""
         self.settings, self._folder = settings, folder
         self._client = None if settings.logs else Client(settings)
         try:
             nodes = open_files(settings) if self._client is None else open_live(settings, self._client)
-            self._logs = Logs(nodes, settings.keyspace, self._client, release=settings.release)
+            self._logs = Logs(nodes, settings, self._client, reader, Skips(folder, settings.name))
             self._followed = Followed(self._described(), self._logs, self._client)
         except BaseException:
             self.close()
             raise
-        self._path = folder / "cells.sqlite"
-        self._read_up_to: Offset | None = None
+        self._server = Server(settings, self._client)
         self._quiet: tuple[Offset, Offset] = ({}, {})
+        self._rechecked = 0
+        self._looked_at_space, self._space = -SPACE_SECONDS, tuple[RunnelError, ...]()
 
     def _described(self) -> list[TableSchema]:
         if self._client is not None:
@@ -103,39 +103,66 @@ class CassandraSource:
             if table.keyspace == self.settings.keyspace and name in (self.settings.tables or found)
         ]
 
-    @cached_property
-    def _store(self) -> CellStore:
-        """The cells; opened by whoever reads changes, for it lets nobody else in."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        return CellStore(self._path, self._logs.table)
-
     def tables(self) -> tuple[TableInfo, ...]:
-        """Give the chosen tables; their key is the primary key."""
-        infos = []
+        """Give the chosen tables with the columns they have now; their key is the primary key."""
+        self._followed.adopt()
+        infos, policy = [], self.settings.unrepresentable
         for table in self._followed.tables.values():
             followed = self._followed.columns[table.name]
-            columns = tuple(Column(column.name, column.type.model_type) for column in followed)
+            columns = tuple(Column(column.name, held_type(column.type, policy)) for column in followed)
             key = tuple(column.name for column in (*table.partition_key, *table.clustering))
             check_columns(table.name, columns, key)
-            infos.append(TableInfo(table.name, columns, key))
+            infos.append(TableInfo(table.name, columns, key, grows=True, versioned=True, cells=True))
         return tuple(infos)
 
-    def initial_offset(self) -> Offset:
-        """Give the position before the snapshot."""
-        return {}
+    def problems(self) -> tuple[RunnelError, ...]:
+        """Give what is wrong with the nodes' space for logs; a table that cannot be followed is an error of the source."""
+        if self._client is None:
+            return ()
+        if time.monotonic() - self._looked_at_space > SPACE_SECONDS:
+            self._looked_at_space = time.monotonic()
+            folders = [node.folder.folder for node in self._logs.nodes if not node.folder.is_served]
+            kept = log_settings(self._client.server_settings())
+            self._space = tuple(space_problems(self.settings.label, kept, folders))
+        return self._space
 
-    def latest_offset(self, start: Offset, max_rows: int) -> Offset:
+    def advice(self) -> tuple[str, ...]:
+        """Give what is worth knowing about the server's settings."""
+        if self._client is None:
+            return ()
+        return tuple(advice(self.settings.label, log_settings(self._client.server_settings())))
+
+    def initial_offset(self) -> Offset:
+        """Give the position before the snapshot, or the one that the settings name."""
+        start = self.settings.start
+        return {"time": 0, "tables": {}} | start if isinstance(start, dict) else {}
+
+    def latest_offset(self, start: Offset, max_rows: int, *, single: bool = False) -> Offset:
         """Give the position after what can be read now, about `max_rows` of it; `start` where nothing of it is ours."""
-        now = int(time.time())
         self._followed.look()
-        if not start:
-            return self._logs.position() | {"tables": self._followed.versions()}
+        self._logs.skips.carry(start.get("skipped", ()))
+        skipped = self._logs.skips.carried()
+        now: Offset = {"tables": self._followed.versions()} | ({"skipped": skipped} if skipped else {})
+        if not start and self._client is not None:
+            return self._logs.position() | now
         hosts = {}
         for node in self._logs.nodes:
-            begin = position_of(start["hosts"], node.host)
-            hosts[node.host] = list(node.folder.latest(begin, max_rows * BYTES_PER_ROW))
-        end = {"hosts": hosts, "time": max(now, int(start["time"])), "tables": self._followed.versions()}
-        return end if self._has_news(start, end) else start
+            begin = position_of(start.get("hosts", {}), node.host)
+            hosts[node.host] = list(self._logs.next_end(node, begin, 1 if single else max_rows))
+        end = self.later(start) | {"hosts": hosts} | now
+        return end if not start or self._has_news(start, end) else start
+
+    def later(self, start: Offset) -> Offset:
+        """Give the position at which the log was read as far, and time has passed."""
+        now = max(int(time.time()), int(start.get("time", 0)))
+        asked = max(self._rechecked, int(start.get("rechecked", 0)))
+        due = self._client is not None and now - asked >= int(self.settings.recheck)
+        return start | {"time": now} | ({"rechecked": now} if due else {})
+
+    def is_idle(self, start: Offset, end: Offset) -> bool:
+        """Say whether nothing but time has passed, so that a position need not be kept where that has changed nothing."""
+        self._rechecked = max(self._rechecked, int(end.get("rechecked", 0)))
+        return bool(start) and all(start.get(part) == end.get(part) for part in ("hosts", "tables"))
 
     def _has_news(self, start: Offset, end: Offset) -> bool:
         """Say whether something of ours happened, or a segment is through and may go.
@@ -151,182 +178,149 @@ class CassandraSource:
         if next(self._logs.mutations(Cycle(begin, end, self._folder)), None) is not None:
             return True
         self._quiet = (start, end)
-        self._align(start)
-        now = int(end["time"])
-        return next(self._store.expiring(now), None) is not None or self._is_row_gone(start, now)
-
-    def _is_row_gone(self, start: Offset, now: int) -> bool:
-        """Say whether a row has expired of which only a snapshot told."""
-        if self._client is None or not self._store.doubtful(now - int(self.settings.recheck)):
-            return False
-        if next(gone_rows(self._client, self._store, now), None) is not None:
-            return True
-        self._store.save(start)  # the others were seen again, and that is to be remembered
         return False
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
-        """Give the rows that changed in (start, end] as they are at the end of it, and the keys of those that went."""
-        self._read_up_to = None
+        """Give the cells that changed in (start, end], in the order of the log; at first, those that the tables have."""
+        self._logs.hold(start or end)
         if not start and self._client is not None:
-            yield from self._snapshot(self._client, end)
-            self._store.save(end)
-        else:
-            self._align(start)
-            yield from self._changes(start, end)
-        self._read_up_to = end
+            for table in self._followed.tables.values():
+                yield from seeded(self._client, table, int(end["time"]))
+            return
+        renewed = self._renewed(start, end) if self._client is not None else set()
+        ids, several = self._ids(renewed), len(self._logs.nodes) > 1
+        found = {name: ChangedCells() for name in ids}
+        for at, mutation in enumerate(self._logs.mutations(Cycle(start or None, end, self._folder))):
+            collect(found, ids, mutation, at, several=several)
+        yield from taken(self.settings.keyspace, found, 1)
+        for name in renewed:
+            assert self._client is not None
+            yield from seeded(self._client, self._followed.tables[name], int(end["time"]))
+
+    def _ids(self, renewed: set[str]) -> Ids:
+        """Give the ids of the tables that the log is read for: one that was made anew is read as a whole."""
+        return {name: table.id for name, table in self._followed.tables.items() if name not in renewed}
+
+    def partitions(self, start: Offset, end: Offset) -> list[Partition]:
+        """Cut a range into stretches of segments, and tables that are read as a whole into ranges of tokens."""
+        self._logs.hold(start or end)
+        renewed, found = set[str](), list[Partition]()
+        if self._client is not None:
+            renewed = self._renewed(start, end) if start else set(self._followed.tables)
+            for name in renewed:
+                found += self._token_ranges(self._client, self._followed.tables[name], int(end["time"]), len(found))
+        if not start and self._client is not None:
+            return found
+        ids, several = self._ids(renewed), len(self._logs.nodes) > 1
+        for node in self._logs.nodes:
+            begin, until = (position_of(at.get("hosts", {}), node.host) for at in (start, end))
+            how = (node.reader.catalog, self._logs.skipped(node), ids)
+            for part in node.folder.between(begin, until):
+                read = LogStretch(self.settings, node.host, part, len(found), *how, several=several)
+                found.append(Partition("", max(1, part.bytes // BYTES_PER_ROW), read))
+        return found
+
+    def _token_ranges(self, client: Client, table: TableSchema, now: int, first: int) -> list[Partition]:
+        ranges = ranges_of(client, table)
+        rows = max(1, estimated_rows(client, table) // len(ranges))
+        return [
+            Partition("", rows, TokenRange(self.settings, table, tokens, now, first + at))
+            for at, tokens in enumerate(ranges)
+        ]
+
+    def reconciliations(self, start: Offset, end: Offset) -> tuple[Reconciliation, ...]:
+        """Say of each table how its cells in (start, end] become rows."""
+        replaced = {table.name: table for table in self._followed.replaced(start, end)}
+        made = [self._function(table, replaced.get(name), start, end) for name, table in self._followed.tables.items()]
+        return tuple(
+            Reconciliation(
+                one.table.name,
+                one,
+                one.was,
+                one.now,
+                one.table.gc_grace_seconds,
+                everything=one.replaced,
+                recheck=one.recheck,
+                afresh=not start or start == self.initial_offset(),
+            )
+            for one in made
+        )
+
+    def _function(self, table: TableSchema, before: TableSchema | None, start: Offset, end: Offset) -> Reconcile:
+        """Give what reconciles the cells of a table; `before` is as it was where it changed since."""
+        columns, connected = self._followed.columns[table.name], self._client is not None
+        renewed = before is not None and before.id != table.id
+        return Reconcile(
+            table,
+            columns,
+            before or table,
+            columns if before is None else row_columns(before),
+            int(start.get("time", 0)),
+            int(end["time"]),
+            self._server,
+            self.settings.unrepresentable,
+            one_log=len(self._logs.nodes) == 1,
+            renewed=renewed,
+            replaced=before is not None,
+            seeded=connected and (renewed or not start),
+            snapshot=connected and not start,
+            recheck=end.get("rechecked") != start.get("rechecked"),
+        )
+
+    def cells(self) -> CassandraSource:
+        """Say that changes are cells."""
+        return self
+
+    def located(self, error: RunnelError, start: Offset, end: Offset) -> RunnelError:
+        """Say of a value that cannot be held where in the logs it is."""
+        if not isinstance(error, ValueNotHeld):
+            return error
+        found: dict[str, list[int]] = {}
+        if start or self._client is None:
+            found = self._logs.find(Cycle(start or None, end, self._folder), error.is_in)
+        where = f", at {json.dumps(found)} of the log" if found else ", in the table as it is now"
+        told = ValueNotHeld(error.table, error.column, error.key, error.why, where)
+        if found:
+            told.hint = f"{told.hint}; or {self._logs.way_past(found)}"
+        return told
 
     def commit(self, end: Offset) -> None:
-        """Keep the cells as of `end`, then let the server forget its log up to there."""
-        if self._read_up_to == end:
-            self._store.save(end)
-        if self._store.position() == end:
-            self._logs.release(end)
+        """Let the server forget its log up to `end`."""
+        self._rechecked = max(self._rechecked, int(end.get("rechecked", 0)))
+        self._logs.release(end)
+        self._looked_at_space = -SPACE_SECONDS if self._space else self._looked_at_space
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         """Say whether the logs were read so far: `{"hosts": {folder: [segment, position]}}`, or without `hosts`."""
-        return covers(have.get("hosts", {}), wanted.get("hosts", wanted))
+        return self._written.covers(have.get("hosts", {}), wanted)
+
+    def end_offset(self) -> Offset:
+        """Give the position after everything that clients wrote so far."""
+        return self._written.end()
+
+    @cached_property
+    def _written(self) -> WrittenLogs:
+        return open_written(self.settings, self._client, self._folder, self._logs.skips)
 
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say which logs have more, and how many bytes the server keeps for this reader."""
         behind = []
+        self._logs.skips.carry(start.get("skipped", ()))
         for node in self._logs.nodes:
             begin = position_of(start.get("hosts", {}), node.host)
             if node.folder.latest(begin) > begin:
                 behind.append(node.host)
-        return {"behind": behind, "kept_bytes": sum(node.folder.kept() for node in self._logs.nodes)}
+        kept = sum(node.folder.kept() for node in self._logs.nodes)
+        held = self._logs.held_by()
+        further = {"held_by": held, "skipped": [skip.position for skip in self._logs.skips.all()]}
+        return {"behind": behind, "kept_bytes": kept} | {name: value for name, value in further.items() if value}
 
     def close(self) -> None:
-        """Let go of the connection and the file."""
+        """Let go of the connection."""
         if self._client is not None:
             self._client.close()
-        if "_store" in self.__dict__:
-            self._store.close()
-
-    def _align(self, start: Offset) -> None:
-        """Bring the cells to where the state stands."""
-        self._store.rollback()
-        at = self._store.position() or {}
-        if at == start:
-            return
-        if not start:
-            self._restart()
-            return
-        # The log of a table that was dropped since cannot be read again.
-        lost = self._client is not None and (not at or self._renewed(at, {"tables": self._followed.versions()}))
-        if lost or not covers(start["hosts"], at.get("hosts", {})):
-            raise Terminal(
-                "RUNNEL-CASSANDRA-CELLS",
-                f"sources.{self.settings.name}: the cells in {self._path.name} are not those of the state",
-                hint="put the file back that belongs to the state, or begin with a new state and a new snapshot",
-            )
-        for _ in self._changes(at, start, again=True):
-            pass
-        self._store.save(start)
-
-    def _restart(self) -> None:
-        self._store.close()
-        self._path.unlink()
-        del self._store
-
-    def _snapshot(self, client: Client, end: Offset) -> Iterator[ChangeSet]:
-        self._align({})
-        now = int(end["time"])
-        for table in self._followed.tables.values():
-            batch = self._batch(table)
-            last: bytes | None = None
-            for key in self._seeded(client, table, now):
-                if last is not None and key != last:
-                    batch.upserts += rows(self._store.get(table, last), table, now)
-                    if len(batch.upserts) >= BATCH:
-                        yield batch.taken()
-                last = key
-            if last is not None:
-                batch.upserts += rows(self._store.get(table, last), table, now)
-            yield batch.taken()
-
-    def _seeded(self, client: Client, table: TableSchema, now: int) -> Iterator[bytes]:
-        """Read a whole table into the cells; give the key of each row."""
-        for row in read_table(client, table, Wanted(captured_columns(table), ttls=True)):
-            key = partition_key(table, row.key)
-            merge(self._store.get(table, key), seed(table, row, now))
-            self._store.changed(table, key)
-            yield key
-
-    def _batch(self, table: TableSchema) -> Batch:
-        return Batch(table, self._followed.columns[table.name])
 
     def _renewed(self, start: Offset, end: Offset) -> set[str]:
         """Give the tables that were dropped and made anew in a window."""
         tables = self._followed.tables
         return {old.name for old in self._followed.replaced(start, end) if old.id != tables[old.name].id}
-
-    def _changes(self, start: Offset, end: Offset, *, again: bool = False) -> Iterator[ChangeSet]:
-        """Merge what the logs bring in a window and what expires in it; give the rows that differ.
-
-        `again` says that these rows were handed over before, and nobody takes them: what the server would have to be asked for
-        is then left as it is, to be asked for when somebody does.
-        """
-        window = Window(self._store, int(start.get("time", 0)), int(end["time"]))
-        renewed = self._renewed(start, end)
-        for old in self._followed.replaced(start, end):
-            window.all_of(old)
-            if old.name in renewed:
-                self._store.forget(old)
-        for mutation in self._logs.mutations(Cycle(start or None, end, self._folder)):
-            for table, key, added in by_partition(mutation.changes):
-                current = self._followed.tables.get(table.name)
-                if current is None or current.id != table.id or (table.name in renewed and self._client is not None):
-                    continue  # of a table that is not followed, or not yet: it is then read as a whole
-                self._merge(window, table, key, added)
-        window.expire(set(self._followed.tables))
-        if self._client is not None and not again:
-            self._ask(self._client, window, renewed)
-        yield from self._difference(window, self._still_there if again else self._exists)
-
-    def _merge(self, window: Window, table: TableSchema, key: bytes, added: list[ChangeTuple]) -> None:
-        if added[0][0] == cells.TRUNCATE:
-            window.all_of(table)
-            self._store.truncate(table, added[0][7], exactly=len(self._logs.nodes) == 1)
-            return
-        state = self._store.get(table, key)
-        window.touch(table, key).by(state, added)
-        merge_exactly(self._client, table, state, added, window.now)
-        self._store.changed(table, key)
-
-    def _ask(self, client: Client, window: Window, renewed: set[str]) -> None:
-        """Ask the server for what the log does not tell: tables made anew, and rows that may have expired."""
-        for name in renewed:
-            table = self._followed.tables[name]
-            for key in self._seeded(client, table, window.now):
-                window.touch(table, key).born()
-        for table, key, places in gone_rows(client, self._store, window.now):
-            if table.name in self._followed.tables:
-                state = self._store.get(table, key)
-                window.touch(table, key).all_rows(state)
-                for place in places:
-                    state.rows[place].liveness = None
-                self._store.changed(table, key)
-
-    def _exists(self, table: TableSchema, key: bytes, clustering: Clustering) -> bool:
-        """Ask the server whether a row is there without any value."""
-        if self._client is None:
-            return False
-        names = ", ".join(quoted(column.name) for column in table.regular) or quoted(table.partition_key[0].name)
-        cql = f"SELECT {names} FROM {name_of(table)} WHERE {where(table, static=False)}"
-        found = self._client.rows(cql, [*table.key_parts(key), *clustering])
-        return any(not table.regular or all(value is None for value in row) for row in found)
-
-    def _still_there(self, table: TableSchema, key: bytes, clustering: Clustering) -> bool:
-        """Say that a row is there until somebody asks for it."""
-        return self._client is not None
-
-    def _difference(self, window: Window, exists: Exists) -> Iterator[ChangeSet]:
-        batches = {name: self._batch(table) for name, table in self._followed.tables.items()}
-        for (name, key), partition in window.touched.items():
-            batch = batches[name]
-            state = self._store.get(batch.table, key)
-            if partition.compare(state, window.now, batch, exists):
-                self._store.changed(batch.table, key)
-            if len(batch.upserts) + len(batch.deletes) >= BATCH:
-                yield batch.taken()
-        yield from (batch.taken() for batch in batches.values() if batch.upserts or batch.deletes)

@@ -164,7 +164,7 @@ def bad_value(file: File, line: int, column: Column, value: Any, why: str, what:
         "RUNNEL-FILES-VALUE",
         f"{file.shown}, {what} {line}, column {column.name!r}: {shown} is no {column.type}{reason}",
         place=Place(file.shown, line),
-        hint="nothing of this file was taken; mend the value, or change the column's type",
+        hint="neither this row nor what comes after it was taken; mend the value, or change the column's type",
     )
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
+from dataclasses import replace
 from decimal import Decimal as Number
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +15,10 @@ import pyarrow.parquet as pq
 from runnel.connectors.base import OP, ChangeSet
 from runnel.connectors.files import columns, csv, envelope
 from runnel.connectors.files.envelope import Change
-from runnel.connectors.files.listing import half, inspect, lines, opened
+from runnel.connectors.files.listing import half, inspect, lines, translated
+from runnel.connectors.files.open_files import OpenFiles
+from runnel.connectors.files.parts import WHOLE, Span, opened_span
+from runnel.connectors.files.row_reader import BATCH, RowReader
 from runnel.connectors.files.values import named_once
 from runnel.errors import Place, RunnelError, Terminal
 from runnel.model import types
@@ -26,21 +31,27 @@ if TYPE_CHECKING:
     from runnel.connectors.files.listing import File
     from runnel.connectors.files.settings import Settings
 
-BATCH = 50_000
 _JSON = json.JSONDecoder(parse_float=Number, object_pairs_hook=named_once)
 _WEIGHT = Column(WEIGHT, types.BIGINT)
 
 
-def decode(file: File, table: TableInfo, settings: Settings, part: range | None = None) -> Iterator[ChangeSet]:
-    """Give a file's changes; raise `RUNNEL-FILES-HALF` before the first of them if it is not whole.
+Part = range | Span
 
-    `part` are the rows wanted of a Parquet file, counted from 0; other files are read whole.
+
+def decode(
+    file: File, table: TableInfo, settings: Settings, part: Part | None = None, files: OpenFiles | None = None
+) -> Iterator[ChangeSet]:
+    """Give the changes of a file, or of a part: rows of a Parquet file (counted from 0), a span of a text file.
+
+    Raises `RUNNEL-FILES-HALF` before the first of them if the file is not whole; of a part that was found when it was cut.
+    `files` are those that earlier parts left open.
     """
-    problem = inspect(file, settings.delimiter).half
-    if problem is not None:
+    if part is None and (problem := inspect(file, settings.delimiter).half) is not None:
         raise half(file, problem)
     try:
-        yield from _decoded(file, table, settings, part)
+        with translated(file):
+            for changes in _decoded(file, table, settings, part, OpenFiles() if files is None else files):
+                yield replace(changes, trusted=settings.trusted and changes.signed is not None)
     except (RunnelError, OSError, MemoryError):
         raise
     except Exception as error:
@@ -48,14 +59,18 @@ def decode(file: File, table: TableInfo, settings: Settings, part: range | None 
         raise _odd(file, None, f"{type(error).__name__}: {error}") from error
 
 
-def _decoded(file: File, table: TableInfo, settings: Settings, part: range | None) -> Iterator[ChangeSet]:
+def _decoded(
+    file: File, table: TableInfo, settings: Settings, part: Part | None, files: OpenFiles
+) -> Iterator[ChangeSet]:
+    if file.format == "parquet":
+        yield from _parquet(file, table, settings, part if isinstance(part, range) else None, files)
+        return
+    span = part if isinstance(part, Span) else WHOLE
     if file.format == "csv":
-        for signed in csv.read(file, table, settings):
+        for signed in csv.read(file, table, settings, span, files):
             yield _signed(file, table, signed)
-    elif file.format == "parquet":
-        yield from _parquet(file, table, settings, part)
     else:
-        yield from _change_sets(file, table, _json_changes(file, table, settings), settings)
+        yield from _change_sets(file, table, _json_changes(file, table, settings, span, files), settings)
 
 
 def parquet_schema(file: File) -> pa.Schema:
@@ -80,40 +95,29 @@ def _signed(file: File, table: TableInfo, rows: pa.Table) -> ChangeSet:
     return ChangeSet(table.name, signed=rows.select(names).append_column(WEIGHT, weights), place=file.shown)
 
 
-def _parquet(file: File, table: TableInfo, settings: Settings, part: range | None) -> Iterator[ChangeSet]:
+def _parquet(
+    file: File, table: TableInfo, settings: Settings, part: range | None, files: OpenFiles
+) -> Iterator[ChangeSet]:
     try:
-        with pq.ParquetFile(file.path) as reader:
-            if _is_envelope(reader.schema_arrow) and not columns_named(table, "after", "op"):
-                yield from _change_sets(file, table, _parquet_changes(file, table, reader, settings, part), settings)
-                return
-            names = columns.match_names(file, table, reader.schema_arrow.names, complete=True)
-            for row, batch in _batches(reader, part):
-                rows = pa.Table.from_batches([batch]).rename_columns([names[name] for name in batch.schema.names])
-                yield _signed(file, table, _cast(file, table, rows, row))
+        begin = 0 if part is None else part.start
+        reader = files.exactly_at(file, begin) or RowReader(file.path, begin)
+        with contextlib.ExitStack() as held:
+            held.callback(reader.close)
+            batches = reader.upto(reader.rows if part is None else part.stop)
+            if _is_envelope(reader.schema) and not columns_named(table, "after", "op"):
+                changes = _parquet_changes(file, table, batches, settings)
+                yield from _change_sets(file, table, changes, settings)
+            else:
+                names = columns.match_names(file, table, reader.schema.names, complete=True)
+                for row, batch in batches:
+                    rows = pa.Table.from_batches([batch]).rename_columns([names[name] for name in batch.schema.names])
+                    yield _signed(file, table, _cast(file, table, rows, row))
+            if reader.at < reader.rows:
+                held.pop_all()
+                files.keep(file, reader.at, reader)
     except pa.ArrowInvalid as error:
         message = f"{file.shown} cannot be read: {str(error).splitlines()[0]}"
         raise Terminal("RUNNEL-FILES-BROKEN", message, place=Place(file.shown), hint="write it again") from error
-
-
-def _batches(reader: pq.ParquetFile, part: range | None) -> Iterator[tuple[int, pa.RecordBatch]]:
-    """Give the rows of a part, all by default, in batches, each with the number (from 1) of its first row."""
-    wanted = range(reader.metadata.num_rows) if part is None else part
-    groups: list[int] = []
-    begins, at = 0, 0
-    for group in range(reader.num_row_groups):
-        size = reader.metadata.row_group(group).num_rows
-        if at < wanted.stop and at + size > wanted.start:
-            begins = begins if groups else at
-            groups.append(group)
-        at += size
-    at = begins
-    for batch in reader.iter_batches(batch_size=BATCH, row_groups=groups) if groups else ():
-        first, last = max(at, wanted.start), min(at + batch.num_rows, wanted.stop)
-        if first < last:
-            yield first + 1, batch.slice(first - at, last - first)
-        at += batch.num_rows
-        if at >= wanted.stop:
-            return
 
 
 def columns_named(table: TableInfo, *names: str) -> bool:
@@ -128,23 +132,23 @@ def _cast(file: File, table: TableInfo, rows: pa.Table, first_row: int) -> pa.Ta
 
 
 def _parquet_changes(
-    file: File, table: TableInfo, reader: pq.ParquetFile, settings: Settings, part: range | None
+    file: File, table: TableInfo, batches: Iterator[tuple[int, pa.RecordBatch]], settings: Settings
 ) -> Iterator[Change]:
-    whole = settings.before == "row"
-    for first, batch in _batches(reader, part):
+    whole = settings.before != "key"
+    for first, batch in batches:
         for row, record in enumerate(batch.to_pylist(), start=first):
             yield from envelope.changes(file, table, row, record, whole_before=whole)
 
 
-def _json_changes(file: File, table: TableInfo, settings: Settings) -> Iterator[Change]:
+def _json_changes(file: File, table: TableInfo, settings: Settings, span: Span, files: OpenFiles) -> Iterator[Change]:
     """Give each line's changes: a plain row is an insert, `_weight` says how often, an envelope is what it says."""
     known = {column.name.lower() for column in table.columns} | {WEIGHT}
-    for line, record in _json_records(file):
+    for line, record in _json_records(file, span, files):
         inner = record if "payload" in known else envelope.unwrapped(record)
         if inner is None:
             continue  # a tombstone: the delete before it said everything
         if envelope.is_envelope(inner, table):
-            yield from envelope.changes(file, table, line, inner, whole_before=settings.before == "row")
+            yield from envelope.changes(file, table, line, inner, whole_before=settings.before != "key")
             continue
         if not isinstance(inner, dict):
             raise _syntax(file, line, "it is no object")
@@ -163,9 +167,9 @@ def _weight(file: File, line: int, value: Any) -> int:
     return int(columns.from_values(file, _WEIGHT, [value], lambda _: line, None)[0].as_py())
 
 
-def _json_records(file: File) -> Iterator[tuple[int, Any]]:
-    with opened(file) as stream:
-        for number, line in enumerate(lines(file, stream), start=1):
+def _json_records(file: File, span: Span, files: OpenFiles) -> Iterator[tuple[int, Any]]:
+    with opened_span(file, span, files) as stream:
+        for number, line in enumerate(lines(file, stream), start=span.begin.line + 1):
             if line.isspace():
                 continue
             try:
@@ -186,7 +190,7 @@ def _odd(file: File, line: int | None, why: str) -> Terminal:
         "RUNNEL-FILES-VALUE",
         f"{where} holds a value that cannot be read: {why[:120]}",
         place=Place(file.shown, line),
-        hint="nothing of this file was taken; mend the value",
+        hint="neither this row nor what comes after it was taken; mend the value",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import gzip
 import io
@@ -33,8 +34,9 @@ ENDINGS: dict[str, Format] = {
     ".ndjson": "jsonl",
     ".json": "jsonl",
 }
-_SAMPLE = 64 * 1024
+SAMPLE = 64 * 1024
 _SENTINEL = "end"
+NO_GZIP_END = "its gzip end is missing"
 LONGEST_LINE = 64 << 20
 """Bytes of a line; a longer one is refused rather than read into memory."""
 
@@ -50,6 +52,11 @@ class File:
     format: Format
     bytes: int
     changed: int
+
+    @property
+    def version(self) -> tuple[int, int]:
+        """What changes when the file is written or replaced."""
+        return self.bytes, self.changed
 
     @property
     def zipped(self) -> bool:
@@ -193,7 +200,7 @@ def _inspect_parquet(file: File) -> Inspection:
 
 def _inspect_text(file: File) -> Inspection:
     with file.path.open("rb") as stream:
-        sample = stream.read(_SAMPLE)
+        sample = stream.read(SAMPLE)
         # An estimate is enough to cut ranges, and the first lines are the only ones that are cheap to count.
         lines = max(1, sample.count(b"\n"))
         rows = max(1, lines * file.bytes // max(1, len(sample)))
@@ -201,25 +208,38 @@ def _inspect_text(file: File) -> Inspection:
 
 
 def _inspect_zipped(file: File) -> Inspection:
-    rows, last = 0, b""
+    with translated(file):
+        try:
+            rows, last = _lines_and_last(file)
+        except EOFError:
+            return Inspection(0, NO_GZIP_END)
+    return Inspection(max(1, rows), _cut(file, last) if last else "it is empty")
+
+
+def _lines_and_last(file: File) -> tuple[int, bytes]:
+    rows, pieces, held = 0, [b""], 0
+    for chunk in _chunks(file):
+        rows += chunk.count(b"\n")
+        # A line end at the very end of what came before belongs to the last line only if nothing comes after it.
+        if pieces[-1].endswith(b"\n"):
+            pieces, held = [], 0
+        begin = chunk.rfind(b"\n", 0, -1) + 1
+        pieces, held = ([chunk[begin:]], len(chunk) - begin) if begin else ([*pieces, chunk], held + len(chunk))
+        if held > LONGEST_LINE:
+            raise too_long(file, None)
+    return rows, b"".join(pieces)
+
+
+@contextlib.contextmanager
+def translated(file: File) -> Iterator[None]:
+    """Make errors with a code of what a broken or cut gzip file raises."""
     try:
-        pieces, held = [b""], 0
-        for chunk in _chunks(file):
-            rows += chunk.count(b"\n")
-            # A line end at the very end of what came before belongs to the last line only if nothing comes after it.
-            if pieces[-1].endswith(b"\n"):
-                pieces, held = [], 0
-            begin = chunk.rfind(b"\n", 0, -1) + 1
-            pieces, held = ([chunk[begin:]], len(chunk) - begin) if begin else ([*pieces, chunk], held + len(chunk))
-            if held > LONGEST_LINE:
-                raise too_long(file, None)
-        last = b"".join(pieces)
-    except EOFError:
-        return Inspection(0, "its gzip end is missing")
+        yield
+    except EOFError as error:
+        raise half(file, NO_GZIP_END) from error
     except (gzip.BadGzipFile, zlib.error) as error:
         message = f"{file.shown} is no readable gzip file: {error}"
         raise Terminal("RUNNEL-FILES-BROKEN", message, place=Place(file.shown), hint="write it again") from error
-    return Inspection(max(1, rows), _cut(file, last) if last else "it is empty")
 
 
 def _chunks(file: File) -> Iterator[bytes]:
@@ -232,7 +252,7 @@ def _last_line(file: File, stream: IO[bytes]) -> bytes:
     pieces: list[bytes] = []
     at = file.bytes
     while at > 0 and file.bytes - at <= LONGEST_LINE:
-        step = min(_SAMPLE, at)
+        step = min(SAMPLE, at)
         at -= step
         stream.seek(at)
         piece = stream.read(step)
@@ -266,10 +286,10 @@ def lines(file: File, stream: IO[bytes]) -> Iterator[bytes]:
         yield line
 
 
-def texts(file: File, stream: IO[bytes], errors: str = "strict") -> Iterator[str]:
-    """Give a file's lines as text, without a byte-order mark."""
+def texts(file: File, stream: IO[bytes], errors: str = "strict", *, begins: bool = True) -> Iterator[str]:
+    """Give a file's lines as text, without a byte-order mark at its beginning; a part may begin further on."""
     for number, line in enumerate(lines(file, stream)):
-        yield line.decode("utf-8-sig" if number == 0 else "utf-8", errors)
+        yield line.decode("utf-8-sig" if begins and number == 0 else "utf-8", errors)
 
 
 def _cut(file: File, line: bytes) -> str | None:

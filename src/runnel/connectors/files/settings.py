@@ -25,7 +25,7 @@ CHOICES: Mapping[str, tuple[str, ...]] = {
     "format": FORMATS,
     "start": ("snapshot", "latest"),
     "time_unit": ("s", "ms", "us"),
-    "before": ("row", "key"),
+    "before": ("row", "key", "trusted"),
 }
 
 
@@ -35,7 +35,8 @@ class Settings:
 
     `table` is set when the folder itself holds one table's files; else each sub-folder is a table. `schemas`, `keys` and
     `references` have an entry for each table that the settings describe. `time_unit` is what a number means as a timestamp.
-    `before` says whether an envelope's before image is the whole row or, like a replica identity, only its key.
+    `before` says whether an envelope's before image is the whole row or, like a replica identity, only its key; `trusted` is a whole
+    row that is not held against the state.
     """
 
     name: str
@@ -52,6 +53,11 @@ class Settings:
     null: str = ""
     time_unit: str | None = None
     before: str = "row"
+
+    @property
+    def trusted(self) -> bool:
+        """Whether whoever writes the files vouches for old rows, and for keys that are new."""
+        return self.before == "trusted"
 
 
 def read_settings(source: config.Source, folder: Path) -> Settings:

@@ -1,8 +1,9 @@
 """The `files` source: files are taken whole, once, in the order of their names, across tables too.
 
-Only a Parquet file of more than twice `max_rows` is taken in parts, over several epochs. A position is, for each table, the last file
-that is done, how many were done by then and a fingerprint of their names, which came too late, and how far a file in parts is done. A file that is not whole yet holds back only what comes after it in its own table. What is read is what was
-planned: a file that appears in between is late, even if its name is inside the range.
+Only a file of more than twice `max_rows` rows is taken in parts, over several epochs. A position is, for each table, the last file that is
+done, how many were done by then and a fingerprint of their names, which came too late, and how far a file in parts is done. A file that is
+not whole yet holds back only what comes after it in its own table. What is read is what was planned: a file that appears in between is late,
+even if its name is inside the range.
 """
 
 from __future__ import annotations
@@ -11,13 +12,18 @@ import heapq
 import math
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
-from runnel.connectors.base import ChangeSet, Offset, TableInfo
-from runnel.connectors.files.decode import decode, parquet_schema
+from runnel.connectors.base import ChangeSet, Offset, Partition, TableInfo
+from runnel.connectors.files.decode import Part, decode, parquet_schema
 from runnel.connectors.files.late import fingerprint, late_names
-from runnel.connectors.files.listing import File, Inspection, Listing, folders, half, inspect, listing
+from runnel.connectors.files.listing import SAMPLE, File, Inspection, Listing, folders, half, inspect, listing
+from runnel.connectors.files.open_files import OpenFiles
+from runnel.connectors.files.parts import Span, Spot, changed, check_begin, cut, lines_left
+from runnel.connectors.files.row_reader import footer_checksum
 from runnel.connectors.files.settings import Settings, read_settings
+from runnel.connectors.guarded import translated
 from runnel.errors import Place, RunnelError, Terminal, Unreachable
 from runnel.model import types
 from runnel.model.ddl import spelled
@@ -30,7 +36,11 @@ if TYPE_CHECKING:
     from runnel import config
 
 
-def open_source(source: config.Source, folder: Path) -> FilesSource:
+RUN = 250_000
+"""Rows of a Parquet file that one task reads at a time: some seconds of decoding."""
+
+
+def open_source(source: config.Source, folder: Path, state: str | None = None) -> FilesSource:
     """Open the folder that `[sources.NAME]` names."""
     return FilesSource(read_settings(source, folder))
 
@@ -38,26 +48,48 @@ def open_source(source: config.Source, folder: Path) -> FilesSource:
 class FilesSource:
     """Reads a folder of change files."""
 
-    HAS_BEFORE_IMAGE: ClassVar[bool] = False
-    TRANSACTIONS: ClassVar[bool] = False
-
     def __init__(self, settings: Settings) -> None:
         """Read nothing yet."""
         self.settings = settings
         self._tables: dict[str, TableInfo] = {}
+        self._named = {*settings.schemas, *(settings.tables or ()), *([settings.table] if settings.table else [])}
+        self._undescribed: dict[str, RunnelError] = {}
         self._initial: Offset | None = None
-        self._looked_at: dict[str, tuple[tuple[int, int], Inspection]] = {}
+        self._looked_at: dict[tuple[str, str], tuple[tuple[int, int], Inspection]] = {}
         self._planned: tuple[Offset, Offset, list[Piece]] | None = None
+        self._files = OpenFiles()
+        self._checked: dict[tuple[str, str], tuple[int, int]] = {}
 
     def tables(self) -> tuple[TableInfo, ...]:
         """Give the tables whose columns are known: from the settings, else from their first whole Parquet file."""
         self._require_folder()
+        undescribed: dict[str, RunnelError] = {}
         for name, folder in folders(self.settings).items():
-            if name not in self._tables:
+            if name in self._tables:
+                continue
+            try:
                 info = self._describe(name, folder)
-                if info is not None:
-                    self._tables[name] = info
+            except (RunnelError, OSError) as error:
+                if name in self._named:
+                    raise
+                # Whoever put that folder there must not hold back the others.
+                undescribed[name] = translated(f"sources.{self.settings.name}", error)
+                continue
+            if info is not None:
+                self._tables[name] = info
+        self._undescribed = undescribed
+        if self._undescribed and not self._tables:
+            raise next(iter(self._undescribed.values()))
         return tuple(self._tables[name] for name in sorted(self._tables))
+
+    def problems(self) -> tuple[RunnelError, ...]:
+        """Give the errors of folders that nobody named and that cannot be read as tables; their files wait."""
+        self.tables()
+        return tuple(self._undescribed.values())
+
+    def advice(self) -> tuple[str, ...]:
+        """Give nothing: there is no server whose settings could be better."""
+        return ()
 
     def initial_offset(self) -> Offset:
         """Give the position before the first file, or after the last one with `start = "latest"`."""
@@ -70,16 +102,16 @@ class FilesSource:
             }
         return self._initial or {}
 
-    def latest_offset(self, start: Offset, max_rows: int) -> Offset:
-        """Give the position after the next whole files, cut between files so that they hold about `max_rows`.
+    def latest_offset(self, start: Offset, max_rows: int, *, single: bool = False) -> Offset:
+        """Give the position after the next whole files, cut between files so that they hold about `max_rows`, or after one file (`single`).
 
-        A Parquet file of more than twice as many rows is cut itself.
+        A file of more than twice as many rows is cut itself.
         Raises `RUNNEL-FILES-HALF` when a half-written file is all that waits.
         """
         self._require_folder()
         listed = self._listed()
         waiting = [self._waiting(start, found) for found in listed.values()]
-        pieces, blocked = self._take(_merged(waiting), max_rows)
+        pieces, blocked = self._take(_merged(waiting), max_rows, 1 if single else max_rows)
         if not pieces:
             if blocked:
                 raise half(*blocked[0])
@@ -104,11 +136,30 @@ class FilesSource:
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes of the files in (start, end], in the order of their names."""
         known = {table.name: table for table in self.tables()}
+        for piece in self._pieces(start, end):
+            yield from decode(piece.file, known[piece.file.table], self.settings, piece.part, self._files)
+
+    def partitions(self, start: Offset, end: Offset) -> list[Partition]:
+        """Give the files in (start, end] one by one; a large Parquet file as several runs of rows."""
+        known = {table.name: table for table in self.tables()}
+        return [
+            Partition(
+                part.file.table,
+                self._estimate(part),
+                partial(_read, part, known[part.file.table], self.settings),
+                trusted=self.settings.trusted,
+            )
+            for piece in self._pieces(start, end)
+            for part in self._runs(piece)
+        ]
+
+    def _pieces(self, start: Offset, end: Offset) -> Iterator[Piece]:
+        """Give what lies in (start, end], in the order of the names; what was planned is looked for when its turn comes."""
         if self._planned is not None and self._planned[:2] == (start, end):
             for piece in self._planned[2]:
                 if not piece.file.path.exists():
                     raise self._gone(piece.file.table, piece.file.name)
-                yield from decode(piece.file, known[piece.file.table], self.settings, piece.rows)
+                yield piece
             return
         ranges = []
         for name, found in self._listed().items():
@@ -116,17 +167,43 @@ class FilesSource:
             if last > _last(start, name) and last not in found.names:
                 raise self._gone(name, last)
             ranges.append(self._between(start, end, found))
-        for piece in _merged(ranges):
-            yield from decode(piece.file, known[piece.file.table], self.settings, piece.rows)
+        yield from _merged(ranges)
+
+    def _runs(self, piece: Piece) -> list[Piece]:
+        if piece.file.format != "parquet":
+            return [piece]
+        rows = piece.part if isinstance(piece.part, range) else range(self._look(piece.file).rows)
+        if len(rows) <= RUN:
+            return [piece]
+        begins = range(rows.start, rows.stop, RUN)
+        return [Piece(piece.file, range(begin, min(begin + RUN, rows.stop))) for begin in begins]
+
+    def _estimate(self, piece: Piece) -> int:
+        if isinstance(piece.part, range):
+            return len(piece.part)
+        if piece.part is not None and piece.part.end is not None:
+            return piece.part.end.line - piece.part.begin.line
+        return max(1, self._look(piece.file).rows - (piece.part.begin.line if piece.part is not None else 0))
+
+    def cells(self) -> None:
+        """Say that changes are rows."""
 
     def commit(self, end: Offset) -> None:
-        """Forget what was looked at; the files stay, they belong to whoever wrote them."""
-        self._looked_at.clear()
+        """Forget what was looked at, but for a file in parts; the files stay, they belong to whoever wrote them."""
+        parts = {(table, part["file"]) for table in end if (part := _part(end, table)) is not None}
+        self._looked_at = {file: seen for file, seen in self._looked_at.items() if file in parts}
+        self._checked = {file: version for file, version in self._checked.items() if file in parts}
+        self._files.close(keep=lambda file: (file.table, file.name) in parts)
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         """Say whether these files are done: `{"orders": "0007.jsonl"}`, or a position as the state keeps it."""
         asked = {table: at if isinstance(at, dict) else {"file": at} for table, at in wanted.items()}
         return all(_reached(have, table) >= _reached(asked, table) for table in asked)
+
+    def end_offset(self) -> Offset:
+        """Give the last file of each table that exists now: `{"orders": "0007.jsonl"}`."""
+        self._require_folder()
+        return {name: found.names[-1] for name, found in self._listed().items() if found.names}
 
     def lag(self, start: Offset) -> Mapping[str, Any]:
         """Say how many files and bytes wait, which are only half there, and which came too late to be read in order."""
@@ -141,7 +218,8 @@ class FilesSource:
         return said | ({"unsure": unsure} if unsure else {})
 
     def close(self) -> None:
-        """Nothing is held open."""
+        """Close files that were left open in the middle."""
+        self._files.close()
 
     def _describe(self, name: str, folder: Path) -> TableInfo | None:
         columns, file, found = self.settings.schemas.get(name), None, list[File]()
@@ -181,14 +259,16 @@ class FilesSource:
         return [self._rest(left[0].file, part), *left[1:]]
 
     def _rest(self, file: File, part: Mapping[str, Any]) -> Piece:
-        if file.bytes != part["bytes"]:
-            raise Terminal(
-                "RUNNEL-FILES-CHANGED",
-                f"{file.shown} was changed after {part['rows']} of its rows were taken",
-                place=Place(file.shown),
-                hint="bring the file back as it was; write changes as new files",
-            )
-        return Piece(file, range(part["rows"], self._look(file).rows))
+        """Give what is left of a file in parts, if what was taken of it is as it was."""
+        if file.format == "parquet":
+            if file.bytes != part["bytes"] or part.get("footer", seen := footer_checksum(file.path)) != seen:
+                raise changed(file, f"{part['rows']} of its rows")
+            return Piece(file, range(part["rows"], self._look(file).rows))
+        begin = Spot.of(part)
+        if self._checked.get((file.table, file.name)) != file.version:
+            check_begin(file, begin, self._files)
+            self._checked[file.table, file.name] = file.version
+        return Piece(file, Span(begin))
 
     def _between(self, start: Offset, end: Offset, found: Listing) -> list[Piece]:
         """Give what lies in (start, end] of a table."""
@@ -202,10 +282,10 @@ class FilesSource:
         cut = next((piece for piece in pieces if piece.file.name == part["file"]), None)
         if cut is None:
             raise self._gone(found.table, part["file"])
-        begin = cut.rows.start if cut.rows is not None else 0
-        return [*whole, Piece(self._rest(cut.file, part).file, range(begin, part["rows"]), ends=False)]
+        return [*whole, _upto(cut, part)]
 
-    def _take(self, waiting: Iterable[Piece], max_rows: int) -> tuple[list[Piece], list[tuple[File, str]]]:
+    def _take(self, waiting: Iterable[Piece], max_rows: int, enough: int) -> tuple[list[Piece], list[tuple[File, str]]]:
+        """Choose pieces of about `enough` rows, at least one; a first one of more than twice `max_rows` is cut."""
         taken: list[Piece] = []
         blocked: list[tuple[File, str]] = []
         rows = 0
@@ -217,20 +297,38 @@ class FilesSource:
             if seen.half is not None:
                 blocked.append((file, seen.half))
                 continue
-            left = piece.rows or range(seen.rows)
-            rows += len(left)
-            if taken and rows > max_rows:
+            left = self._left(piece, seen, 2 * max_rows)
+            rows += left
+            if taken and rows > enough:
                 break
-            if file.format == "parquet" and len(left) > 2 * max_rows:
-                return [Piece(file, left[:max_rows], ends=False)], blocked
+            if left > 2 * max_rows and (part := self._cut(piece, max_rows)) is not None:
+                return [part], blocked
             taken.append(piece)
         return taken, blocked
 
+    def _left(self, piece: Piece, seen: Inspection, most: int) -> int:
+        """Give how many rows are left of a file; above `most` it need not be exact. Lines are counted, where the first ones are not all."""
+        if isinstance(piece.part, range):
+            return len(piece.part)
+        begin = piece.part.begin if piece.part is not None else Spot()
+        if piece.file.format == "parquet" or not (piece.file.zipped or piece.file.bytes > SAMPLE):
+            return max(1, seen.rows - begin.line)
+        return lines_left(piece.file, begin, seen.rows if piece.file.zipped else None, most, self._files)
+
+    def _cut(self, piece: Piece, rows: int) -> Piece | None:
+        """Give the first rows of a piece as one that does not end its file; None where it cannot be cut."""
+        if piece.file.format == "parquet":
+            first = piece.part.start if isinstance(piece.part, range) else 0
+            return Piece(piece.file, range(first, first + rows), ends=False)
+        begin = piece.part.begin if isinstance(piece.part, Span) else Spot()
+        end = cut(piece.file, begin, rows, self.settings.delimiter, self._files)
+        return None if end is None else Piece(piece.file, Span(begin, end), ends=False)
+
     def _look(self, file: File) -> Inspection:
         """Inspect a file unless it is the very one that was inspected before."""
-        version, known = (file.bytes, file.changed), self._looked_at.get(file.shown)
-        if known is None or known[0] != version:
-            known = self._looked_at[file.shown] = (version, inspect(file, self.settings.delimiter))
+        known = self._looked_at.get((file.table, file.name))
+        if known is None or known[0] != file.version:
+            known = self._looked_at[file.table, file.name] = (file.version, inspect(file, self.settings.delimiter))
         return known[1]
 
     def _require_folder(self) -> None:
@@ -257,12 +355,17 @@ class FilesSource:
         )
 
 
+def _read(piece: Piece, table: TableInfo, settings: Settings) -> Iterator[ChangeSet]:
+    """Read a piece, wherever this is called."""
+    return decode(piece.file, table, settings, piece.part)
+
+
 @dataclass(frozen=True)
 class Piece:
-    """A file to read, or some of its rows (counted from 0); `ends` says that the file is done with them."""
+    """A file to read, or a part of it; `ends` says that the file is done with it."""
 
     file: File
-    rows: range | None = None
+    part: Part | None = None
     ends: bool = True
 
 
@@ -271,17 +374,29 @@ def _part(offset: Offset, table: str) -> Mapping[str, Any] | None:
     return part
 
 
+def _upto(piece: Piece, part: Mapping[str, Any]) -> Piece:
+    """Give a piece up to a position inside its file."""
+    if piece.file.format == "parquet":
+        first = piece.part.start if isinstance(piece.part, range) else 0
+        return Piece(piece.file, range(first, part["rows"]), ends=False)
+    begin = piece.part.begin if isinstance(piece.part, Span) else Spot()
+    return Piece(piece.file, Span(begin, Spot.of(part)), ends=False)
+
+
 def _with_part(start: Offset, piece: Piece) -> Offset:
     """Give the position after a piece that does not end its file."""
-    assert piece.rows is not None
-    part = {"file": piece.file.name, "rows": piece.rows.stop, "bytes": piece.file.bytes}
+    part: dict[str, Any] = {"file": piece.file.name}
+    if isinstance(piece.part, range):
+        part |= {"rows": piece.part.stop, "bytes": piece.file.bytes, "footer": footer_checksum(piece.file.path)}
+    elif piece.part is not None and piece.part.end is not None:
+        part |= piece.part.end.as_position()
     return {**start, piece.file.table: {**start.get(piece.file.table, {}), "part": part}}
 
 
 def _reached(offset: Offset, table: str) -> tuple[str, float]:
     """Give how far a position is, so that positions can be compared."""
     done, part = (_last(offset, table), math.inf), _part(offset, table)
-    return done if part is None else max(done, (part["file"], part["rows"]))
+    return done if part is None else max(done, (part["file"], part.get("at", part.get("rows", 0))))
 
 
 def _last(offset: Offset, table: str) -> str:

@@ -1,4 +1,4 @@
-"""The settings of a `postgres` target, checked; every problem is told at once with its line."""
+"""The settings of a `postgres` target, checked."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from runnel.config import Secret, parse_duration
-from runnel.errors import Problems, RunnelError, UsageError, nearest
+from runnel.config import Secret
+from runnel.connectors.settings import Check, Kinds
 from runnel.redaction import normal
 
 if TYPE_CHECKING:
     from runnel import config
 
-KEYS = ("url", "password", "timeout")
+KINDS = Kinds(others=("url", "password", "timeout"))
 
 
 @dataclass(frozen=True)
@@ -30,32 +30,13 @@ class Settings:
 
 def read_settings(target: config.Target) -> Settings:
     """Check what `[targets.NAME]` says; raise `Problems` with everything that is wrong."""
-    problems: list[RunnelError] = []
-
-    def problem(code: str, message: str, key: str, hint: str | None = None) -> None:
-        said = f"{target.label}: {message}"
-        problems.append(UsageError(f"RUNNEL-CONFIG-{code}", said, place=target.at(key), hint=hint))
-
-    made: dict[str, Any] = {}
-    for key, value in target.settings.items():
-        if key not in KEYS:
-            problem("UNKNOWN", f"unknown key {key!r}", key, nearest(key, KEYS) or f"known are {', '.join(KEYS)}")
-        elif key == "timeout":
-            try:
-                made[key] = parse_duration(value, place=target.at(key))
-            except UsageError as error:
-                problems.append(error)
-        elif not isinstance(value, str | Secret):
-            problem("TYPE", f"{key!r} must be a string", key)
-        else:
-            made[key] = value if isinstance(value, Secret) else Secret(value)
-    url = made.get("url", Secret("")).reveal()
-    if not url:
-        problem("MISSING", "'url' is missing", "url", 'for example: url = "${FRONT_URL}"')
-    elif not _readable(url):
-        problem("VALUE", "'url' is no URL of PostgreSQL", "url", "write postgresql://user@host/database")
-    if problems:
-        raise Problems(problems)
+    check = Check(target, KINDS)
+    made: dict[str, Any] = {key: Secret(check.text(key)) for key in ("url", "password") if key in check.values}
+    made |= check.durations(("timeout",))
+    check.required({"url": 'url = "${FRONT_URL}"'})
+    if made.get("url") and made["url"].reveal() and not _readable(made["url"].reveal()):
+        check.problem("VALUE", "'url' is no URL of PostgreSQL", "url", "write postgresql://user@host/database")
+    check.done()
     return Settings(target.label, **made)
 
 

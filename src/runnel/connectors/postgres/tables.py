@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from runnel.connectors.marks import column_misfit, column_there, misfit
 from runnel.connectors.postgres.types import column_type, fits
 from runnel.errors import Terminal, UsageError
 
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from runnel.connectors.base import Shape
+    from runnel.connectors.marks import Shape
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
@@ -138,19 +139,19 @@ def described(connection: Connection, shape: Shape) -> Table:
     name, number = find(connection, shape.table)
     assert number is not None, shape.table
     there = _columns(connection, number)
-    columns = {column.name: _named(column.name, there) for column in shape.columns}
+    columns = {column.name: column_there(column.name, there) for column in shape.columns}
     for column in shape.columns:
         found = there.get(columns[column.name])
         if found is None or not fits(column.type, found.type):
-            is_there = f"is {found.type}" if found else "is not there"
-            raise _misfit(shape, name, f"column {column.name!r} {is_there}, and has to be {column_type(column.type)}")
+            is_there = found.type if found else None
+            raise column_misfit(shape, name, column.name, is_there, column_type(column.type))
     wanted = tuple(columns[part] for part in shape.key) or (ROW, COPY)
     for own, type_ in OWN.items() if not shape.key else ():
         if own not in there or there[own].type != type_:
-            raise _misfit(shape, name, f"it has no column {own} {type_}, which rows without a key need")
+            raise misfit(shape, name, f"it has no column {own} {type_}, which rows without a key need")
     for extra in set(there) - set(columns.values()) - set(wanted):
         if there[extra].required:
-            raise _misfit(shape, name, f"its column {extra!r} is not the view's, and must not be NULL")
+            raise misfit(shape, name, f"its column {extra!r} is not the view's, and must not be NULL")
     return _with_index(connection, shape, Table(name, columns, wanted, null_keys=False), number, there)
 
 
@@ -165,11 +166,6 @@ def _with_index(connection: Connection, shape: Shape, table: Table, number: int,
         f"{table.name} has no unique index on ({key}), by which the rows of {shape.view} are told apart",
         hint="create it, or drop the table: it is then made anew",
     )
-
-
-def _misfit(shape: Shape, name: Name, what: str) -> Terminal:
-    hint = "alter the table, or drop it: it is then made anew"
-    return Terminal("RUNNEL-TARGET-COLUMN", f"{name} does not fit {shape.view}: {what}", hint=hint)
 
 
 _INDEXES = """
@@ -195,12 +191,6 @@ def _columns(connection: Connection, number: int) -> dict[str, There]:
     return {name: There(type_, required) for name, type_, required in rows}
 
 
-def _named(column: str, there: Mapping[str, There]) -> str:
-    """Find a column by its very name, or by its name in another case."""
-    alike = [name for name in there if name.lower() == column.lower()]
-    return column if column in there or len(alike) != 1 else alike[0]
-
-
 def make(connection: Connection, shape: Shape, name: Name) -> None:
     """Create the table of a view, with an index that takes NULLs for equal where the server knows such."""
     wanted = {column.name: column_type(column.type) for column in shape.columns} | ({} if shape.key else OWN)
@@ -215,7 +205,7 @@ def add_columns(connection: Connection, shape: Shape, name: Name, number: int) -
     """Add the columns that the view has got since."""
     there = _columns(connection, number)
     for column in shape.columns:
-        if _named(column.name, there) not in there:
+        if column_there(column.name, there) not in there:
             adding = sql.SQL("ALTER TABLE {} ADD COLUMN {} ").format(name.quoted, sql.Identifier(column.name))
             connection.execute(adding + sql.SQL(column_type(column.type)))
 

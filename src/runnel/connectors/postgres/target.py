@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import psycopg
 from psycopg import sql
 
-from runnel.connectors.base import Delivered, Mark
+from runnel.connectors.base import Delivered
+from runnel.connectors.marks import Mark, key_problem, value_problem, view_problem
 from runnel.connectors.postgres import tables
 from runnel.connectors.postgres.client import as_runnel_error, connect, told
 from runnel.connectors.postgres.stage import Stage
 from runnel.connectors.postgres.types import has_nul, holds_text, json_text, sender
-from runnel.errors import Conflict, RunnelError, Terminal, Transient
+from runnel.errors import Conflict, RunnelError, Terminal
 from runnel.failpoints import reach
 from runnel.model.relation import WEIGHT
 
@@ -28,7 +29,8 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from runnel.connectors.base import Delivery, Shape
+    from runnel.connectors.base import Delivery
+    from runnel.connectors.marks import Shape
     from runnel.connectors.postgres.settings import Settings
     from runnel.connectors.postgres.tables import Connection, Table
     from runnel.model.relation import Column
@@ -107,11 +109,7 @@ class PostgresTarget:
     def _problem(self, error: RunnelError | psycopg.Error) -> RunnelError:
         """Give what is wrong with one view; raise what is wrong with more than that."""
         told = error if isinstance(error, RunnelError) else as_runnel_error(self._settings.label, error)
-        if isinstance(told, Transient):
-            raise told from error
-        if not told.message.startswith(self._settings.label):
-            told.message = f"{self._settings.label}: {told.message}"
-        return told
+        return view_problem(self._settings.label, told)
 
     def _apply(self, connection: Connection, delivery: Delivery) -> int:
         name, number = tables.find(connection, delivery.shape.table)
@@ -176,24 +174,16 @@ def _values(shape: Shape, columns: Sequence[Column], rows: pa.Table, table: Tabl
         try:
             values = rows.column(column.name).to_pylist()
         except (ValueError, OverflowError) as error:
-            raise _cannot_hold(shape, column, f"a value Python cannot hold: {error}") from error
+            raise value_problem(shape, column.name, f"a value Python cannot hold: {error}") from error
         if holds_text(column.type) and any(map(has_nul, values)):
-            raise _cannot_hold(shape, column, "a NUL character, which PostgreSQL cannot hold in text")
+            raise value_problem(shape, column.name, "a NUL character, which PostgreSQL cannot hold in text")
         if column.name in shape.key and not table.null_keys and any(value is None for value in values):
-            raise Terminal(
-                "RUNNEL-TARGET-KEY-NULL",
-                f"{shape.view} has a row whose key column {column.name!r} is NULL, and {table.name} allows none there",
-                hint="use coalesce in the view, or a UNIQUE NULLS NOT DISTINCT index on nullable columns",
-            )
+            what = f"NULL, and {table.name} allows none there"
+            hint = "use coalesce in the view, or a UNIQUE NULLS NOT DISTINCT index on nullable columns"
+            raise key_problem(shape, column.name, what, hint)
         send = sender(column.type)
         made.append(values if send is None else [None if value is None else send(value) for value in values])
     return made
-
-
-def _cannot_hold(shape: Shape, column: Column, what: str) -> Terminal:
-    return Terminal(
-        "RUNNEL-TARGET-VALUE", f"{shape.view}: column {column.name!r} has {what}", hint="convert it in the view"
-    )
 
 
 def _hash(columns: Sequence[Column], row: dict[str, Any]) -> uuid.UUID:

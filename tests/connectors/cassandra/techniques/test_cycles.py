@@ -1,0 +1,97 @@
+"""C.c: a cycle without changes tells nothing; one that is killed half-way is simply run again, and each delta is told once."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from typing import TYPE_CHECKING
+
+import pytest
+
+from runnel import failpoints
+from runnel.failpoints import KILL_AT
+from tests.connectors.cassandra.ways import LOGS, WAYS, written
+
+if TYPE_CHECKING:
+    from tests.connectors.cassandra.conftest import Shop
+
+pytestmark = pytest.mark.cassandra
+POINTS = [point for point in failpoints.POINTS if point.startswith("capture:")]
+KILLED = ("audit by value, wrapper", "scan", "snapshot", "tracking, wrapper", "log-partial", "log")
+
+
+def killed(shop: Shop, technique: str, point: str) -> None:
+    """Run a capture in a process that dies at a point."""
+    command = [sys.executable, "-c", "from runnel.cli import main; main()", "--project", str(shop.folder)]
+    command += ["capture", "shop", "--technique", technique, "--format", "json"]
+    done = subprocess.run(command, env=os.environ | {KILL_AT: point}, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+
+
+@pytest.mark.parametrize("way", KILLED)
+def test_c_c_a_killed_cycle_is_run_again_and_tells_each_delta_once(shop: Shop, way: str) -> None:
+    with written(shop, way) as (technique, writer):
+        writer.set(a=1)
+        shop.capture(technique)
+        assert shop.told(technique) == []
+        operation = "ups" if technique in ("scan", "log-partial") else "ins"
+        for number, point in enumerate(POINTS):
+            name = "bcde"[number]
+            writer.set(**{name: number})
+            if technique in LOGS:
+                shop.wait_for_log()
+            killed(shop, technique, point)
+            assert shop.told(technique) == [f"{operation} {name}:{number}"], point
+        assert shop.told(technique) == []
+
+
+def test_a_first_cycle_tells_what_is_there_unless_it_is_to_begin_with_the_latest(shop: Shop) -> None:
+    shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v int)", "INSERT INTO KS.t (k, v) VALUES (1, 1)")
+    assert shop.told("snapshot") == ["ins v:1"]
+    shop.configure(start="latest")
+    assert shop.told("scan") == []
+    shop.cql("INSERT INTO KS.t (k, v) VALUES (2, 2)")
+    assert shop.told("scan") == ["ups v:2"]
+
+
+def test_what_happened_since_a_position_is_told_without_being_remembered(shop: Shop) -> None:
+    shop.cql(
+        "CREATE TABLE KS.t (k int PRIMARY KEY, v int)", "INSERT INTO KS.t (k, v) VALUES (1, 1) USING TIMESTAMP 1000"
+    )
+    shop.cql("INSERT INTO KS.t (k, v) VALUES (2, 2) USING TIMESTAMP 2000")
+    assert shop.told("scan", "--since", "1000") == ["ups v:2"]
+    assert shop.told("scan", "--since", "1970-01-01 00:00:00") == shop.told("scan")
+    said = shop.run("capture", "shop", "--technique", "snapshot", "--since", "1000", exit_code=2)
+    assert "RUNNEL-CAPTURE-SINCE" in said
+
+
+def test_a_late_write_is_caught_by_the_overlap_and_told_once(shop: Shop) -> None:
+    shop.configure(overlap="10 minutes")
+    shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v int)", "INSERT INTO KS.t (k, v) VALUES (1, 1)")
+    assert shop.told("scan") == ["ups v:1"]
+    written_at = shop.cql("SELECT writetime(v) AS at FROM KS.t WHERE k = 1")[0].at
+    shop.cql(f"INSERT INTO KS.t (k, v) VALUES (2, 2) USING TIMESTAMP {written_at - 1_000_000}")
+    assert shop.told("scan") == ["ups v:2"]
+    assert shop.told("scan") == []
+
+
+def test_two_captures_do_not_run_at_once(shop: Shop) -> None:
+    from runnel.connectors.deltas.cycles import Cycles
+
+    shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v int)")
+    cycles = Cycles(shop.folder / ".runnel" / "capture" / "shop" / "scan")
+    with cycles.alone():
+        assert "RUNNEL-CAPTURE-BUSY" in shop.run("capture", "shop", "--technique", "scan", exit_code=1)
+
+
+def test_every_way_is_known_to_some_technique() -> None:
+    assert {technique for technique, _, _ in WAYS.values()} == {
+        "audit",
+        "scan",
+        "snapshot",
+        "log",
+        "log-partial",
+        "trigger",
+    }
