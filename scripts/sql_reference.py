@@ -1,17 +1,31 @@
-"""Write docs/reference/sql.md: what each feature of SQL is maintained by, read from the compiler's support table."""
+"""Write docs/reference/sql.md: what each feature of SQL is maintained by, read from the compiler's support table.
+
+Which functions there are is read from `tests/fixtures/functions`, where tests compare every one of them.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+from runnel.compiler.forms import readable
+from runnel.compiler.parse import parse_query
 from runnel.compiler.savings import SAVINGS
-from runnel.compiler.support import ABOUT, SUPPORT, Support
+from runnel.compiler.support import ABOUT, BY_FEATURE, SUPPORT, Support, findings
 from runnel.compiler.top import SPARE
 from runnel.model.program import Strategy
+from tests.compiler.function_cases import FORMS_OF_KINDS, Views, uses
+
+if TYPE_CHECKING:
+    from tests.compiler.function_cases import Use
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference" / "sql.md"
 
+BOTH_WAYS = ("unix_timestamp",)
+"""Functions that are deterministic with arguments and not without."""
+SPARK_VERSION = "4.3"
 NOTHING = "nothing beside the view"
 
 HEAD = """\
@@ -56,6 +70,30 @@ instead (`RUNNEL-VIEW-NOT-INCREMENTAL`), with the place in the text and the hint
 |---|---|---|
 """
 
+FUNCTIONS = """\
+## Every built-in function
+
+All {count} functions and operators of Spark {version}'s `SHOW FUNCTIONS`, each as it is kept in its usual form. `make test-functions` uses each of
+the {compared} deterministic ones in views over a table that changes, and compares the views with Spark's own answer after every batch, once
+with small steps in the driver and once with all of them on Spark. Every function may be the argument of any other, and aggregates may be used
+as windows.
+
+| kept | functions |
+|---|---|
+"""
+
+BY_FEATURE_OF = {
+    "project": "in any expression, row by row",
+    "aggregate": "sums per group; with DISTINCT, a count per group and value",
+    "minimum or maximum": BY_FEATURE["minimum or maximum"].reason,
+    "aggregate function": BY_FEATURE["aggregate function"].reason,
+    "window function": BY_FEATURE["window function"].reason,
+    "lateral or generator": BY_FEATURE["lateral or generator"].reason,
+    "grouping sets": BY_FEATURE["grouping sets"].reason,
+    "non-deterministic function": f"refused: {BY_FEATURE['non-deterministic function'].reason}",
+}
+"""What the page says of functions of a feature, in its order."""
+
 KEYS = """\
 ## What keys and foreign keys spare
 
@@ -89,7 +127,8 @@ its tables do not, so the choice is made once, always in a way the text allows:
 - orders are completed by the remaining columns, ascending, NULLs first, unless the order holds a key;
 - `any_value`, `first` and `last` as aggregates give the smallest value, `mode` the smallest of the modes;
 - `collect_list` and `collect_set` collect in ascending order;
-- `max_by` and `min_by` break ties by the value they give.
+- `max_by` and `min_by` break ties by the value they give;
+- maps keep the order of their entries as they were written; comparisons (`verify`) do not go by it.
 
 `runnel verify` runs the text as it was written: the columns that it determines must be equal to the view's. All columns are compared with the
 text with these choices made, and the report says which columns are open and why.
@@ -134,6 +173,7 @@ def page() -> str:
     parts = [HEAD]
     parts += [_section(strategy) for strategy in SECTIONS]
     parts += [FORMS + "\n".join(_form(row) for row in SUPPORT if _has_form(row)) + "\n"]
+    parts += [functions_section()]
     parts += [KEYS + "\n".join(f"| `{s.word}` | a {s.key} ... | {s.reason} |" for s in SAVINGS) + "\n", TAIL]
     return "\n".join(parts)
 
@@ -151,6 +191,43 @@ def _section(strategy: Strategy) -> str:
             for row in rows
         ]
     return "\n".join([f"## {title}", "", text, "", *lines, ""])
+
+
+def functions_section() -> str:
+    """Give the table of all functions, by what the compiler finds in a use of each."""
+    groups: dict[str, list[str]] = {feature: [] for feature in BY_FEATURE_OF}
+    recomputed: dict[str, list[str]] = defaultdict(list)
+    codes = {use.function: use.text for use in uses("recomputed")}
+    for kind in FORMS_OF_KINDS:
+        for use in uses(kind):
+            code = codes.get(use.function) if kind != "unsteady" else None
+            group = recomputed[code] if code else groups[feature_of(kind, use)]
+            shown = f"{use.function}()" if use.function in BOTH_WAYS and kind == "unsteady" else use.function
+            if not any(shown in names for names in (*groups.values(), *recomputed.values())):
+                group.append(shown)
+    lines = [f"| {BY_FEATURE_OF[feature]} | {_names(names)} |" for feature, names in groups.items()]
+    lines[-1:-1] = [f"| recomputed, `{code}` | {_names(names)} |" for code, names in sorted(recomputed.items())]
+    out: dict[str, list[str]] = defaultdict(list)
+    for use in uses("left_out"):
+        out[use.text].append(use.function)
+    lines += [f"| not used in views: {reason} | {_names(names)} |" for reason, names in out.items()]
+    every = {use.function for kind in (*FORMS_OF_KINDS, "left_out") for use in uses(kind)}
+    compared = {use.function for kind in FORMS_OF_KINDS if kind != "unsteady" for use in uses(kind)}
+    head = FUNCTIONS.format(count=len(every), version=SPARK_VERSION, compared=len(compared))
+    return head + "\n".join(lines) + "\n"
+
+
+def feature_of(kind: str, use: Use) -> str:
+    """Give the feature that decides how a function is kept: the last one found in its use that the page knows."""
+    found = [f.support.feature for f in findings(parse_query(readable(Views(FORMS_OF_KINDS[kind], (use,)).sql())))]
+    known = [feature for feature in BY_FEATURE_OF if feature in found]
+    if use.function in ("grouping", "grouping_id"):
+        return "grouping sets"
+    return known[-1] if known else "project"
+
+
+def _names(names: list[str]) -> str:
+    return ", ".join(f"`{_cell(name)}`" for name in names)
 
 
 def _has_form(row: Support) -> bool:

@@ -8,13 +8,16 @@ from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from runnel.engine.common import common, shape
+from tests.compiler.conftest import table
+
 if TYPE_CHECKING:
-    from collections.abc import Container, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
 
     from pyspark.sql import SparkSession
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "functions"
-AT_ONCE = 20
+AT_ONCE = 40
 """So many expressions are in one view; where that view is wrong it is split until the expression is found."""
 
 COLUMNS = (
@@ -38,10 +41,20 @@ FRAMES = (
     "PARTITION BY k ORDER BY id ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING",
     "PARTITION BY k ORDER BY i RANGE BETWEEN 1 PRECEDING AND CURRENT ROW",
 )
+FORMS_OF_KINDS = {"scalar": "select", "aggregate": "group", "window": RANKED, "rows": "rows", "unsteady": "select"}
+"""The kinds of functions that are used in views, each with the form in which it is used first."""
 BY_RANK_ONLY = ("cume_dist", "dense_rank", "ntile", "percent_rank", "rank", "row_number", "lag", "lead", "counter_diff")
 """Window functions that have a frame of their own."""
-OWN_ORDER = ("listagg", "string_agg", "percentile_cont", "percentile_disc", "mode")
+WHOLE = ("rows", "left_out", "recomputed")
+"""Kinds of lines that are one text."""
+OF_TIME = ("make_time", "time", "time_diff", "time_trunc", "to_time", "try_to_time")
+OWN_ORDER = ("median", "listagg", "string_agg", "percentile_cont", "percentile_disc", "mode")
 """Aggregates with an order of their own, which are not written with another window here."""
+
+
+THINGS = table("things", f"{COLUMNS}, PRIMARY KEY (id)")
+FEW = table("few", "id INT, PRIMARY KEY (id)")
+TABLES = tuple((relation.name, shape(relation.columns)) for relation in (THINGS, FEW))
 
 
 @dataclass(frozen=True)
@@ -56,7 +69,7 @@ def uses(kind: str) -> list[Use]:
     """Read the uses of one kind of function, several of them where a line has several expressions."""
     lines = (FOLDER / f"{kind}.txt").read_text(encoding="utf-8").splitlines()
     pairs = [line.partition(": ")[::2] for line in lines if line and not line.startswith("# ")]
-    return [Use(name, text) for name, rest in pairs for text in ([rest] if kind == "rows" else _split(rest))]
+    return [Use(name, text) for name, rest in pairs for text in ([rest] if kind in WHOLE else _split(rest))]
 
 
 def _split(text: str) -> Iterator[str]:
@@ -102,12 +115,15 @@ class Views:
         windows = ", ".join(f"{text} OVER ({self.form}) AS c{at}" for at, text in enumerate(texts))
         return f"SELECT id, {windows} FROM things"
 
-    def without(self, open_faults: Container[str]) -> Views:
-        """Leave out what is known to be wrong, in this form or in any."""
-        left = [
-            u for u in self.uses if u.function not in open_faults and f"{u.function} ({self.form})" not in open_faults
-        ]
-        return Views(self.form, tuple(left))
+    @property
+    def needs_time_type(self) -> bool:
+        """Whether some function is of the type TIME, which Spark has only where a setting allows it."""
+        return any(use.function in OF_TIME or use.function.startswith(("time_from_", "time_to_")) for use in self.uses)
+
+    @property
+    def portable(self) -> bool:
+        """Whether the driver may run such a text."""
+        return common(self.sql(), TABLES) is not None
 
     def halves(self) -> tuple[Views, ...]:
         """Split what is used, to find which of it is at fault."""
@@ -119,22 +135,30 @@ def all_views(*, every_form: bool) -> Iterator[Views]:
     """Give views that use every deterministic function, in one form or in every form it has."""
     aggregates, windows = uses("aggregate"), uses("window")
     yield from _together("select", uses("scalar"))
-    for form in ("group", "all", "nothing", "correlated") if every_form else ("group", "correlated"):
+    for form in ("group", "all", "nothing", "correlated") if every_form else ("group",):
         yield from _together(form, aggregates)
     yield from (Views("rows", (use,)) for use in uses("rows"))
     framed = [use for use in aggregates if use.function not in OWN_ORDER and use.text.startswith(f"{use.function}(")]
     framed = [use for use in framed if "DISTINCT" not in use.text]
     own = [use for use in windows if use.function in BY_RANK_ONLY]
     yield from _together(RANKED, windows)
-    if every_form:
-        yield from _together("ORDER BY i, id", own)
     for frame in FRAMES if every_form else ():
         yield from _together(frame, [*framed, *([use for use in windows if use not in own] if "id" in frame else [])])
 
 
 def _together(form: str, several: Sequence[Use]) -> Iterator[Views]:
-    for at in range(0, len(several), AT_ONCE):
-        yield Views(form, tuple(several[at : at + AT_ONCE]))
+    """Put uses of one form into few views; what the driver may run is not put together with what only Spark may."""
+    parts: dict[str, list[Use]] = {"driver": [], "spark": [], "time": []}
+    recomputed = {use.function for use in uses("recomputed")}
+    for use in several:
+        if use.function in recomputed:
+            yield Views(form, (use,))
+        else:
+            alone = Views(form, (use,))
+            parts["time" if alone.needs_time_type else "driver" if alone.portable else "spark"].append(use)
+    for part in parts.values():
+        for at in range(0, len(part), AT_ONCE):
+            yield Views(form, tuple(part[at : at + AT_ONCE]))
 
 
 def sketches(spark: SparkSession) -> list[dict[str, bytes]]:

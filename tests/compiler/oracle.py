@@ -6,12 +6,14 @@ oracle shares the translation of one text, and nothing else.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException, PySparkException
 
+from runnel.compiler.forms import readable
 from runnel.engine.base import Rows
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Terminal
@@ -20,7 +22,7 @@ from runnel.model import types
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from runnel.engine.base import Engine
     from runnel.engine.spark import SparkEngine
@@ -69,27 +71,30 @@ class Bags:
         """Give a table's rows, each as often as it is there."""
         return [self.values[text] for text, count in self.rows[name].items() for _ in range(count)]
 
+    def table(self, name: str) -> pa.Table:
+        """Give a table's rows in one chunk."""
+        rows, columns = self.plain(name), self.tables[name].columns
+        arrays = [pa.array([row[at] for row in rows], types.to_arrow(c.type)) for at, c in enumerate(columns)]
+        return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
 
 class SparkOracle:
     """Asks a session that knows nothing but the rows."""
 
     def __init__(self, spark: SparkSession, tables: Sequence[Relation]) -> None:
-        self.session = spark.newSession()
-        for setting in ("spark.sql.shuffle.partitions", "spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
-            self.session.conf.set(setting, {"spark.sql.shuffle.partitions": "1"}.get(setting, "false"))
-        self.session.conf.set("spark.sql.session.timeZone", "UTC")
+        self.session = _quick(spark)
         self.bags, self.views = Bags(tables), dict[str, str]()
+        self.frames: dict[str, DataFrame] = {}
+        self.answers: dict[str, pa.Table] = {}
         self.apply({name: [] for name in self.bags.tables})
 
     def apply(self, batch: Mapping[str, list[tuple[Row, int]]]) -> None:
         """Change the tables by signed rows, and make their DataFrames again."""
         self.bags.apply(batch)
+        self.answers = {}
         for name in batch:
-            columns = self.bags.tables[name].columns
-            kinds = [column.type.name for column in columns]
-            rows = [tuple(_python(v, k) for v, k in zip(row, kinds, strict=True)) for row in self.bags.plain(name)]
-            schema = ", ".join(f"{_quoted(c.name)} {c.type}" for c in columns)
-            self.session.createDataFrame(rows, schema).createOrReplaceTempView(_quoted(name))
+            frame = self.session.createDataFrame(self.bags.table(name)).coalesce(1)
+            frame.createOrReplaceTempView(_quoted(name))
         for name, sql in self.views.items():
             self._show(name, sql)
 
@@ -102,31 +107,49 @@ class SparkOracle:
         self.views[name] = sql
 
     def _show(self, name: str, sql: str) -> None:
-        self.session.sql(sql).createOrReplaceTempView(_quoted(name))
+        self.frames[name] = self.session.sql(sql)
+        self.frames[name].createOrReplaceTempView(_quoted(name))
 
     def ask(self, name: str, columns: Sequence[Column]) -> pa.Table:
         """Run the text as it was written."""
         del columns
+        if name not in self.answers:
+            self.answers[name] = _answered(self.frames[name])
+        return self.answers[name]
+
+    def answer(self, sql: str) -> pa.Table:
+        """Run a text over the tables as it was written."""
         try:
-            return self.session.sql(self.views[name]).toArrow()
+            frame = self.session.sql(sql)
         except Exception as error:
             raise Failed(str(error).partition("\n")[0]) from error
+        return _answered(frame)
+
+
+def _answered(frame: DataFrame) -> pa.Table:
+    try:
+        return frame.toArrow()
+    except Exception as error:
+        raise Failed(str(error).partition("\n")[0]) from error
 
 
 class DuckDbOracle:
     """Asks another DuckDB, whose tables are the rows themselves."""
 
     def __init__(self, tables: Sequence[Relation]) -> None:
-        self.engine = DuckDbEngine(threads=1)
+        self.engine = _second_duckdb()
         self.bags, self.views = Bags(tables), dict[str, str]()
+        self.found: dict[str, Any] = {}
         self.shown: dict[str, tuple[Column, ...]] = {table.name: table.columns for table in tables}
 
     def apply(self, batch: Mapping[str, list[tuple[Row, int]]]) -> None:
         """Change the tables by signed rows."""
         self.bags.apply(batch)
+        self.found = {}
 
     def define(self, name: str, sql: str) -> None:
         """Let later texts read the view."""
+        sql = readable(sql)
         try:
             self.shown[name] = self.engine.analyse(sql, self.shown)
         except Terminal as error:
@@ -134,21 +157,44 @@ class DuckDbOracle:
         self.views[name] = sql
 
     def ask(self, name: str, columns: Sequence[Column]) -> pa.Table:
-        """Run the text, and those of the views before it that it reads."""
-        found: dict[str, Any] = {n: Rows(self._table(n), t.columns) for n, t in self.bags.tables.items()}
+        """Run the text, and those of the views before it, which it may read."""
+        found = self.found = self.found or {n: Rows(self.bags.table(n), t.columns) for n, t in self.bags.tables.items()}
         try:
             for view, sql in self.views.items():
+                if view == name and tuple(columns) != self.shown[name]:
+                    return self.engine.rows(sql, {n: rows for n, rows in found.items() if n != name}, columns)
+                if view not in found:
+                    found[view] = Rows(self.engine.rows(sql, found, self.shown[view]), self.shown[view])
                 if view == name:
-                    return self.engine.rows(sql, found, columns)
-                found[view] = Rows(self.engine.rows(sql, found, self.shown[view]), self.shown[view])
+                    return found[view].table
         except Terminal as error:
             raise Failed(str(error)) from error
         raise KeyError(name)
 
-    def _table(self, name: str) -> pa.Table:
-        rows, columns = self.bags.plain(name), self.bags.tables[name].columns
-        arrays = [pa.array([row[at] for row in rows], types.to_arrow(c.type)) for at, c in enumerate(columns)]
-        return pa.Table.from_arrays(arrays, names=[c.name for c in columns])
+
+def answer(engine: Engine, sql: str, inputs: Mapping[str, Rows], columns: Sequence[Column]) -> pa.Table:
+    """Answer one text over these rows, in a session or database that knows nothing else."""
+    try:
+        if engine.name != "spark":
+            return _second_duckdb().rows(readable(sql), inputs, columns)
+        own: SparkEngine = engine  # type: ignore[assignment]
+        session = _quick(own.session)
+        for name, rows in inputs.items():
+            session.createDataFrame(rows.table.combine_chunks()).coalesce(1).createOrReplaceTempView(_quoted(name))
+        return session.sql(sql).toArrow()
+    except Exception as error:
+        raise Failed(str(error).partition("\n")[0]) from error
+
+
+def _quick(spark: SparkSession) -> SparkSession:
+    """Give a session of its own that is quick over few rows, which are all in one partition."""
+    session = spark.newSession()
+    session.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    for setting in ("spark.sql.codegen.wholeStage", "spark.sql.adaptive.enabled"):
+        session.conf.set(setting, "false")
+    session.conf.set("spark.sql.shuffle.partitions", "1")
+    session.conf.set("spark.sql.session.timeZone", "UTC")
+    return session
 
 
 def oracle_for(engine: Engine, tables: Sequence[Relation]) -> Oracle:
@@ -159,9 +205,11 @@ def oracle_for(engine: Engine, tables: Sequence[Relation]) -> Oracle:
     return SparkOracle(own.session, tables)
 
 
+@functools.cache
+def _second_duckdb() -> DuckDbEngine:
+    """Give the one database of all oracles: each query brings its own tables."""
+    return DuckDbEngine(threads=1)
+
+
 def _quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
-
-
-def _python(value: object, kind: str) -> object:
-    return dict(value) if kind == "map" and isinstance(value, list) else value

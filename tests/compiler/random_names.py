@@ -126,7 +126,7 @@ ODD = (
 ).split("|")
 _BARE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TEXT = re.compile(r"""('(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`)""")
-_NAME = re.compile(r"(?<![\w`.$])((?:fk\d[ab]|id|k|[a-z]\d+)(?:\.(?:fk\d[ab]|id|k|[a-z]\d+))*)(?![\w(])")
+_NAME = re.compile(r"(?<![\w`.$])((?:fk\d[ab]|id|k|[a-z]\d+)(?:\.(?:fk\d[ab]|id|k|[a-z]\d+))*)(?!\w)")
 
 
 def disguised(rng: random.Random, case: Case) -> Case:

@@ -411,7 +411,7 @@ def chained_using(m: Maker, depth: int) -> Query:
             else f" {side}JOIN {item} USING ({key}{f', {second}' if two else ''})"
         )
     keys = [Named(key, "int"), *([Named(second, "str")] if two else [])]
-    if m.chance(0.5):
+    if m.chance(0.5) and m.spark:  # DuckDB leaves the shared columns of `*` where the first table has them
         return Query(f"SELECT * FROM {sql}", (*keys, *shown))
     return Query(f"SELECT {key}, {shown[2].sql}, {shown[0].sql} FROM {sql}", (keys[0], shown[2], shown[0]))
 
@@ -563,8 +563,6 @@ PEOPLE: dict[str, Form] = {
     "constants": (0.6, rows_of_constants),
     "unpivot": (0.4, unpivoted),
 }
-OPEN_FAULTS = ("using chain", "qualify", "grouping sets in all forms")
-"""Forms that are left out of random cases, because views of them are known to be wrong; it has to become empty."""
 ON_SPARK: dict[str, Form] = {
     "star in a function": (1, star_in_function),
     "structs": (1, structs),

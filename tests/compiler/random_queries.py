@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tests.compiler.random_aggregates import MEASURES, grouped, grouping_sets, pivot
-from tests.compiler.random_people import ON_SPARK, OPEN_FAULTS, PEOPLE
+from tests.compiler.random_people import ON_SPARK, PEOPLE
 from tests.compiler.random_sources import CONDITIONS, GENERATORS, JOINS, condition, scalar, source
 from tests.compiler.random_sql import Named, Query
 from tests.compiler.random_windows import global_window, limited, picked, ranked_groups, windowed
@@ -20,8 +20,7 @@ def query(m: Maker, depth: int, *, top: bool = False) -> Query:
     """Write a query of some kind; `top` ones may begin with WITH."""
     if m.only in MEASURES or m.only == "having":
         return grouped(m, query, depth) if m.chance(0.7) else plain(m, depth)
-    without = (*OPEN_FAULTS, *(() if m.spark else ON_SPARK))
-    return m.choose(QUERIES, *without, *(() if top and depth else ("with",)))(m, depth)
+    return m.choose(QUERIES, *(() if m.spark else ON_SPARK), *(() if top and depth else ("with",)))(m, depth)
 
 
 def plain(m: Maker, depth: int) -> Query:
@@ -103,7 +102,7 @@ QUERIES: dict[str, tuple[float, Callable[[Maker, int], Query]]] = {
     **ON_SPARK,
 }
 FEATURES = (
-    *(name for name in QUERIES if name not in {*ON_SPARK, *OPEN_FAULTS}),
+    *(name for name in QUERIES if name not in ON_SPARK),
     *JOINS,
     *GENERATORS,
     *CONDITIONS,

@@ -208,10 +208,10 @@ class Bag:
                 return rng.random() < 0.5
 
 
-def random_batches(rng: random.Random, bags: dict[str, Bag]) -> list[Batch]:
-    """Make two to six batches: small changes, tables emptied, and now and then a batch taken back."""
+def random_batches(rng: random.Random, bags: dict[str, Bag], *, many: bool) -> list[Batch]:
+    """Make two to six batches, or twice as many: small changes, tables emptied, and now and then a batch taken back."""
     batches: list[Batch] = []
-    for _ in range(rng.randint(2, 4)):
+    for _ in range(rng.randint(4, 8) if many else rng.randint(2, 4)):
         batch: Batch = {}
         for name, bag in bags.items():
             if rng.random() < 0.75:

@@ -30,13 +30,20 @@ class Case:
 
 
 def random_case(
-    seed: int, only: str = "", *, small: bool = False, keys: bool | None = None, spark: bool = False, names: bool = True
+    seed: int,
+    only: str = "",
+    *,
+    small: bool = False,
+    keys: bool | None = None,
+    spark: bool = False,
+    names: bool = True,
+    many: bool = False,
 ) -> Case:
     """Make the case of a seed, mostly out of one feature where one is named; the same seed always makes the same case.
 
-    A `small` case has one view that nests little, for engines that take seconds over a query. Every third case has
+    A `small` case has up to three views that nest little, for engines that take seconds over a query. Every third case has
     foreign keys, unless `keys` says whether it has. With `spark` there are forms that only Spark has, with `names` three of
-    four cases have odd names.
+    four cases have odd names, with `many` more batches: a further batch costs less than a further view.
     """
     rng = random.Random(seed)
     tables = tuple(random_table(rng, f"t{i + 1}") for i in range(rng.randint(1, 3)))
@@ -67,11 +74,11 @@ def random_case(
         spark=spark,
     )
     views = []
-    several = 1 if small or (only and rng.random() < 0.6) else rng.choice((1, 1, 2, 3, 4))
+    several = rng.choice((1, 2, 3)) if small else 1 if only and rng.random() < 0.6 else rng.choice((1, 1, 2, 3, 4))
     for i in range(several):
         maker.budget = 1 if small else 4
         made = query(maker, rng.choice((0, 0, 1)) if small else rng.choice((0, 1, 1, 2)), top=True)
         views.append((f"v{i + 1}", made.sql))
         maker.tables.append((f"v{i + 1}", made.columns))
-    case = Case(tables, start, tuple(views), tuple(random_batches(rng, bags)), frozenset(maker.used))
+    case = Case(tables, start, tuple(views), tuple(random_batches(rng, bags, many=many)), frozenset(maker.used))
     return disguised(random.Random(f"names of {seed}"), case) if names and seed % 4 else case

@@ -11,6 +11,7 @@ import pytest
 
 from runnel.compiler import bind, compile_view, program_from_json, program_to_json
 from runnel.errors import Terminal
+from runnel.lake.duckdb_views import view_sql
 from runnel.model.program import Strategy
 from runnel.model.relation import Column
 from runnel.model.types import STRING
@@ -228,13 +229,9 @@ def test_both_dialects_of_a_final_row_agree(engine: DuckDbEngine, shop: Shop) ->
     assert relation.final is not None
     connection = engine._connection.cursor()
     connection.register("stored", state.stored["v"])
-    sums = ", ".join(f'sum("{name}") AS "{name}"' for name in (*relation.partial_sums, "_weight"))
-    finals = ", ".join(
-        f'{sql} AS "{c.name}"' for sql, c in zip(relation.final.duckdb, relation.final.columns, strict=True)
-    )
-    found = connection.execute(
-        f"SELECT {finals} FROM (SELECT note, {sums} FROM stored GROUP BY note) ORDER BY 1"
-    ).fetchall()
+    source = '{DUCKLAKE_CATALOG}.state."v"'
+    assert source in view_sql(relation)
+    found = connection.execute(f"{view_sql(relation).replace(source, 'stored')} ORDER BY 1").fetchall()
     mine = sorted(tuple(row.values()) for row in state.rows("v").to_pylist())
     assert found == mine
     kinds = [str(kind) for _, kind, *_ in connection.description or []]

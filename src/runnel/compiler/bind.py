@@ -9,6 +9,7 @@ The result is what `verify`, ad-hoc queries and full recomputation run, so it mu
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
@@ -20,13 +21,13 @@ from runnel.compiler.resolve import base_tables, find_relation, refuse_input_nam
 from runnel.compiler.source import SourceText
 from runnel.errors import Terminal
 from runnel.model import program, tokens
+from runnel.model.relation import Kind, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from runnel.errors import Place
     from runnel.model.program import Role
-    from runnel.model.relation import Relation
 
 
 def bind(
@@ -38,6 +39,40 @@ def bind(
     events: bool = False,
 ) -> tuple[str, frozenset[str]]:
     """Give the text over role names, and the names of the relations it reads; `events` lets it read `CHANGES(...)`."""
+    lowered = sql.lower()
+    names = frozenset(
+        (name, r.name) for name, r in relations.items() if r.kind is not Kind.STAGE and _may_be_named(name, lowered)
+    )
+    try:
+        text, read, of_changes = _bound(sql, names, role)
+    except Terminal:
+        pass
+    else:
+        if events or not of_changes:
+            return text, read
+    return _bind(sql, relations, role, place, events=events)  # again, for an error that knows all names and the place
+
+
+def _may_be_named(name: str, lowered: str) -> bool:
+    """Say whether a text can speak of a relation: others do not decide what it means."""
+    short = name.rpartition(".")[2]
+    return not short.isascii() or "`" in short or short.lower() in lowered
+
+
+@lru_cache(maxsize=1024)
+def _bound(sql: str, names: frozenset[tuple[str, str]], role: Role) -> tuple[str, frozenset[str], bool]:
+    """Bind a text once, and say whether it reads changes: creating a view asks for its text, and all others', many times.
+
+    Only the names of relations decide, and of those the ones that occur in the text.
+    """
+    relations = {name: Relation(own, Kind.TABLE, ()) for name, own in names}
+    text, read = _bind(sql, relations, role, None, events=True)
+    return text, read, any(program.name(program.changes(name), role) in text for name in read)
+
+
+def _bind(
+    sql: str, relations: Mapping[str, Relation], role: Role, place: Place | None, *, events: bool
+) -> tuple[str, frozenset[str]]:
     text = SourceText(readable(sql), place)
     try:
         tree = parse.parse_query(text.sql, place)

@@ -11,17 +11,14 @@ from typing import TYPE_CHECKING
 
 from runnel.compiler import plan
 from runnel.compiler.spark import DIALECT
-from runnel.model import program, types
+from runnel.model import program
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from sqlglot import exp
 
     from runnel.compiler.plan import Generator, Scan, Spj
     from runnel.model.program import Around, Role
-    from runnel.model.relation import Column
 
 
 @dataclass(frozen=True)
@@ -47,24 +44,6 @@ GAP = f"<{uuid.uuid4().hex}>"
 def cut(text: str) -> Around:
     """Give a text as the pieces around its gaps."""
     return tuple(text.split(GAP))
-
-
-def grouped(columns: Iterable[Column], prefix: str = "") -> tuple[str, str]:
-    """Write columns for the SELECT and for the GROUP BY of a sum over equal rows.
-
-    Maps are grouped by their entries: grouping by a map itself, Spark 4 reads a NULL number in it as 0.
-    """
-    shown, by = [], []
-    for column in columns:
-        name = f"{prefix}{quoted(column.name)}"
-        if isinstance(column.type, types.Map):
-            entries = f"array_sort(map_entries({name}))"
-            shown.append(f"map_from_entries({entries}) AS {quoted(column.name)}")
-            by.append(entries)
-        else:
-            shown.append(name)
-            by.append(name)
-    return ", ".join(shown), ", ".join(by)
 
 
 def expression(expr: exp.Expr) -> str:

@@ -37,17 +37,22 @@ AGGREGATES = frozenset(
         "any_value",
         "approx_count_distinct",
         "approx_percentile",
+        "approx_top_k",
+        "approx_top_k_accumulate",
+        "approx_top_k_combine",
         "array_agg",
         "avg",
         "bit_and",
         "bit_or",
         "bit_xor",
+        "bitmap_and_agg",
         "bitmap_construct_agg",
         "bitmap_or_agg",
         "bool_and",
         "bool_or",
         "collect_list",
         "collect_set",
+        "collect_union",
         "corr",
         "count",
         "count_if",
@@ -62,6 +67,12 @@ AGGREGATES = frozenset(
         "histogram_numeric",
         "hll_sketch_agg",
         "hll_union_agg",
+        "kll_merge_agg_bigint",
+        "kll_merge_agg_double",
+        "kll_merge_agg_float",
+        "kll_sketch_agg_bigint",
+        "kll_sketch_agg_double",
+        "kll_sketch_agg_float",
         "kurtosis",
         "last",
         "last_value",
@@ -87,6 +98,7 @@ AGGREGATES = frozenset(
         "regr_sxx",
         "regr_sxy",
         "regr_syy",
+        "schema_of_variant_agg",
         "skewness",
         "some",
         "std",
@@ -95,11 +107,22 @@ AGGREGATES = frozenset(
         "stddev_samp",
         "string_agg",
         "sum",
+        "theta_intersection_agg",
+        "theta_sketch_agg",
+        "theta_union_agg",
         "try_avg",
         "try_sum",
+        "tuple_intersection_agg_double",
+        "tuple_intersection_agg_integer",
+        "tuple_sketch_agg_double",
+        "tuple_sketch_agg_integer",
+        "tuple_union_agg_double",
+        "tuple_union_agg_integer",
         "var_pop",
         "var_samp",
         "variance",
+        "vector_avg",
+        "vector_sum",
     ]
 )
 
@@ -135,6 +158,7 @@ NON_DETERMINISTIC = frozenset(
         "current_date",
         "curdate",
         "current_time",
+        "localtime",
         "localtimestamp",
         "current_timezone",
         "current_user",
@@ -142,14 +166,22 @@ NON_DETERMINISTIC = frozenset(
         "session_user",
         "current_catalog",
         "current_database",
+        "current_path",
         "current_schema",
         "version",
         "java_method",
         "reflect",
         "try_reflect",
         "unix_timestamp_now",
+        "python_worker_logs",
     ]
 )
+
+WITHOUT_BRACKETS = frozenset(
+    {"current_date", "current_timestamp", "current_time", "localtime", "localtimestamp"}
+    | {"current_user", "session_user", "user", "current_catalog", "current_database", "current_schema"}
+)
+"""Functions that are called without brackets too, if there is no column of that name."""
 
 _CLASSES: dict[type[exp.Expr], str] = {
     exp.Sum: "sum",
@@ -185,7 +217,7 @@ def function_name(node: exp.Expr) -> str:
     if known is not None:
         return known
     if isinstance(node, exp.Anonymous):
-        name = str(node.this).lower()
+        name = node.name.lower()  # `rand`() is rand()
         return "now" if name == "unix_timestamp" and not node.expressions else name
     if isinstance(node, exp.Func):
         return node.sql_name().lower()

@@ -10,9 +10,11 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
-from runnel.compiler.emit import GAP, cut, grouped, quoted
+from runnel.compiler.emit import GAP, cut, quoted
 from runnel.compiler.sharing import shared_join
+from runnel.compiler.support import check_keys
 from runnel.model import program
+from runnel.model.identity import identical
 from runnel.model.program import Step, Term
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
 
@@ -34,6 +36,7 @@ def keyed_step(name: str, kind: Kind, keyed: Keyed, typed: Typed, analyse: Analy
     """Give the step that keeps a keyed operator's rows under this name."""
     nodes = [passes.run(feed.node) for feed in keyed.feeds]
     shapes = {rows_of(feed): typed(node) for feed, node in zip(keyed.feeds, nodes, strict=True)}
+    check_keys(c for feed in keyed.feeds for c in shapes[rows_of(feed)] if c.name in feed.keys)
     feeds = ", ".join(f"{quoted(feed.name)} AS (SELECT * FROM {quoted(rows_of(feed))})" for feed in keyed.feeds)
     columns = analyse(f"SELECT * FROM (WITH {feeds}\n{keyed.sql})", shapes)
     target = Relation(name, kind, tuple(Column(n, c.type) for n, c in zip(keyed.names, columns, strict=True)))
@@ -82,7 +85,7 @@ def key(number: int) -> str:
 def plain_rows(columns: Sequence[Column], signed: str, keep: str = "") -> str:
     """Write the rows that signed rows add up to, each as often as it occurs; `keep` restricts them first."""
     names = ", ".join(quoted(c.name) for c in columns)
-    listed, by = grouped(columns, "s.")
+    listed, by = identical(columns, "s.")
     hint = "/*+ BROADCAST(k) */ " if keep else ""
     net = (
         f"SELECT {hint}{listed}, sum(s.{_W}) AS {_W}\n  FROM (\n{signed}\n) AS s{keep}"
@@ -115,7 +118,7 @@ def _around(target: Relation, keyed: Keyed, states: list[Piece], shapes: Shapes)
     listed = ", ".join(f"o.{quoted(n)}" for n in keyed.names)
     hint = "/*+ BROADCAST(k) */ " if keyed.keys else ""
     names = _names(keyed.names)
-    shown, by = grouped(target.columns)
+    shown, by = identical(target.columns)
     return (
         f"SELECT {shown}, CAST(sum({_W}) AS BIGINT) AS {_W}\n"
         f"FROM (WITH {', '.join(feeds)}\n"

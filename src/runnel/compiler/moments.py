@@ -1,14 +1,16 @@
 """Variance and standard deviation from sums of whole numbers: exact before the last division, so that nothing drifts.
 
-An integer is itself a whole number, a decimal is one by its unscaled digits. A double x with |x| < 1.5e13 is taken apart, without
+An integer is itself a whole number, a decimal is one by its unscaled digits. A double x with |x| < 2^44 is taken apart, without
 rounding, as (h + l / 2^50) / 2^8 with whole h and l; what is lost is below 2^-58. Then the sums of h, h*h, l, h*l and l*l are
-exact. Larger doubles are kept as sums of doubles, NaN and the infinities are counted.
+exact. Larger doubles are scaled by a power of two first, their *band*, and sums are told apart by it. Squares of distances from the
+mean are then added up over the bands of a group, each from its own mean, as is done for parts of a sample. NaN and the infinities
+are counted.
 """
 
 from __future__ import annotations
 
 from runnel.compiler.emit import quoted
-from runnel.compiler.sums import TIMES, Partial, Value
+from runnel.compiler.sums import TIMES, Across, Band, Partial, Value
 from runnel.model import types
 from runnel.model.relation import WEIGHT
 from runnel.model.types import BIGINT, Decimal, Type
@@ -17,14 +19,13 @@ WIDEST_SQUARE = 13
 """Digits of a decimal whose square times a weight of ten digits fits in 38."""
 _DOUBLE = Type("double")
 _EXACT = types.decimal(38, 0)
-_LARGE = "1.5e13"
+_LARGE = f"{2.0**44!r}"
 
 
 def value(function: str, argument: str, type_: Type, n: Partial) -> Value:
     """Choose the sums of `var_pop`, `var_samp`, `stddev_pop` or `stddev_samp` and the formula over them."""
     if type_.name in types.FLOATS:
-        parts = (n, *_double_sums(argument))
-        return Value(_DOUBLE, _of_doubles(function, "DECIMAL(38,0)"), _of_doubles(function, "HUGEINT"), parts)
+        return _of_doubles(function, argument, n)
     scale = type_.scale if isinstance(type_, Decimal) else 0
     whole = f"CAST({quoted(argument)} AS DECIMAL(19,{scale}))"
     if scale:
@@ -66,36 +67,56 @@ def _finished(function: str, top: str) -> str:
     return f"CASE WHEN {{n}} >= {fewest} THEN {result} END"
 
 
-def _double_sums(argument: str) -> tuple[Partial, ...]:
+def _of_doubles(function: str, argument: str, n: Partial) -> Value:
     x, w = f"CAST({quoted(argument)} AS DOUBLE)", quoted(WEIGHT)
-    small = f"abs({x}) < {_LARGE}"
-    large = f"abs({x}) >= {_LARGE} AND abs({x}) < CAST('Infinity' AS DOUBLE)"
-    h = f"CAST(floor({x} * 256e0) AS DECIMAL(19,0))"
-    l = f"CAST(floor(({x} * 256e0 - CAST(floor({x} * 256e0) AS DOUBLE)) * 1125899906842624e0) AS DECIMAL(19,0))"  # noqa: E741
+    finite = f"abs({x}) < CAST('Infinity' AS DOUBLE)"
+    half = f"CAST(floor(log2(abs({x})) / 44e0) AS INT) * 22"
+    band = Band("wide", argument, f"CASE WHEN abs({x}) >= {_LARGE} AND {finite} THEN {half} ELSE 0 END")
+    y = f"({x} * power(2e0, 8 - {{wide}}) * power(2e0, -{{wide}}))"
+    h = f"CAST(floor({y}) AS DECIMAL(19,0))"
+    l = f"CAST(floor(({y} - CAST(floor({y}) AS DOUBLE)) * {2.0**50!r}) AS DECIMAL(19,0))"  # noqa: E741
 
     def whole(kind: str, factors: str) -> Partial:
-        return Partial(kind, argument, _EXACT, f"CASE WHEN {small} THEN {factors} * {TIMES} END")
+        return Partial(kind, argument, _EXACT, f"CASE WHEN {finite} THEN {factors} * {TIMES} END")
 
-    return (
+    partials = (
+        n,
         whole("h1", h),
         whole("h2", f"{h} * {h}"),
         whole("l1", l),
         whole("hl", f"{h} * {l}"),
         whole("l2", f"{l} * {l}"),
-        Partial("large", argument, BIGINT, f"CASE WHEN {large} THEN {w} END"),
-        Partial("b1", argument, _DOUBLE, f"CASE WHEN {large} THEN {x} * CAST({w} AS DOUBLE) END"),
-        Partial("b2", argument, _DOUBLE, f"CASE WHEN {large} THEN {x} * {x} * CAST({w} AS DOUBLE) END"),
-        Partial("special", argument, BIGINT, f"CASE WHEN NOT ({small}) AND NOT ({large}) THEN {w} END"),
+        Partial("special", argument, BIGINT, f"CASE WHEN NOT ({finite}) THEN {w} END"),
     )
+    mean = f"{_FIRST} / CAST({{n}} AS DOUBLE)"
+    centre = f"sum(CASE WHEN {{n}} > 0 THEN {_FIRST} END) OVER ({{by}}) / sum(CAST({{n}} AS DOUBLE)) OVER ({{by}})"
+    centre = f"CASE WHEN sum({{n}}) OVER ({{by}}) > 0 THEN {centre} END"
+    away = f"CAST({{n}} AS DOUBLE) * ({mean} - {{centre}}) * ({mean} - {{centre}})"
 
+    def squares(whole_type: str) -> str:
+        own = f"{_exact_spread(whole_type)} / CAST({{n}} AS DOUBLE)"
+        return f"sum(CASE WHEN {{n}} > 0 THEN {own} + {away} END)"
 
-def _of_doubles(function: str, whole_type: str) -> str:
-    hh, hl, ll = (_spread(*kinds, whole_type) for kinds in (("h2", "h1", "h1"), ("hl", "h1", "l1"), ("l2", "l1", "l1")))
-    exact = f"({hh}) * {2**-16!r} + ({hl}) * {2**-65!r} + ({ll}) * {2**-116!r}"
-    first = f"(CAST({{h1}} AS DOUBLE) * {2**-8!r} + CAST({{l1}} AS DOUBLE) * {2**-58!r} + {{b1}})"
-    squares = f"CAST({{h2}} AS DOUBLE) * {2**-16!r} + CAST({{hl}} AS DOUBLE) * {2**-65!r}"
-    second = f"({squares} + CAST({{l2}} AS DOUBLE) * {2**-116!r} + {{b2}})"
-    rough = f"CAST({{n}} AS DOUBLE) * {second} - {first} * {first}"
-    formula = _finished(function, f"CASE WHEN {{large}} > 0 THEN {rough} ELSE {exact} END")
+    across = (
+        Across("centre", argument, centre, centre, window=True),
+        Across("squares", argument, squares("DECIMAL(38,0)"), squares("HUGEINT")),
+    )
     fewest = 2 if function.endswith("samp") else 1
-    return f"CASE WHEN {{special}} > 0 AND {{n}} >= {fewest} THEN CAST('NaN' AS DOUBLE) ELSE {formula} END"
+    variance = f"greatest({{squares}}, CAST(0 AS DOUBLE)) / CAST({{n}} - {fewest - 1} AS DOUBLE)"
+    result = f"sqrt({variance})" if function.startswith("std") else variance
+    formula = f"CASE WHEN {{n}} < {fewest} THEN NULL WHEN {{special}} > 0 THEN CAST('NaN' AS DOUBLE) ELSE {result} END"
+    return Value(_DOUBLE, formula, formula, partials, (band,), across)
+
+
+_FIRST = (
+    f"(CAST({{h1}} AS DOUBLE) * {2**-8!r} + CAST({{l1}} AS DOUBLE) * {2**-58!r})"
+    " * power(2e0, {wide}) * power(2e0, {wide})"
+)
+"""The sum of the numbers of a band."""
+
+
+def _exact_spread(whole_type: str) -> str:
+    """Write n * sum(x*x) - sum(x) * sum(x) of a band."""
+    hh, hl, ll = (_spread(*kinds, whole_type) for kinds in (("h2", "h1", "h1"), ("hl", "h1", "l1"), ("l2", "l1", "l1")))
+    exact = f"(({hh}) * {2**-16!r} + ({hl}) * {2**-65!r} + ({ll}) * {2**-116!r})"
+    return exact + " * power(2e0, {wide})" * 4

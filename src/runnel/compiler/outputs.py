@@ -9,7 +9,7 @@ from sqlglot import exp
 
 from runnel.compiler.changes import is_changes
 from runnel.compiler.forms import readable
-from runnel.compiler.functions import function_name
+from runnel.compiler.functions import GENERATORS, function_name
 from runnel.compiler.parse import parse_query
 from runnel.compiler.resolve import base_tables, find_relation, unknown_column
 from runnel.compiler.source import SourceText
@@ -33,6 +33,7 @@ def check_outputs(view: str, names: tuple[str, ...], tree: exp.Query, text: Sour
     items = tree.selects if isinstance(tree, exp.Query) else []
     for position, item in enumerate(items, 1):
         known = isinstance(item, (exp.Alias, exp.Aliases, exp.Column, exp.Dot, exp.Star)) or item.is_star
+        known = known or function_name(item) in GENERATORS  # Spark names what they make
         if not known and not output_name(item):
             raise Terminal(
                 "RUNNEL-VIEW-REFUSED",

@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import TokenType
 from runnel.compiler.spark import DIALECT
 from runnel.compiler.text_limits import check_size, too_deep
 from runnel.errors import Excerpt, Place, Terminal
+from runnel.model.relation import UNWRITABLE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,20 +46,26 @@ def parse_statements(sql: str, place: Place | None = None) -> list[exp.Expr]:
     """Parse statements; raise `RUNNEL-VIEW-SYNTAX` for what cannot be read, `RUNNEL-VIEW-SIZE` for what is too large."""
     check_size(sql, place)
     try:
-        return [tree for tree in DIALECT.parser().parse(_tokens(sql), sql) if tree is not None]
+        tokens = DIALECT.tokenize(sql)
+        if UNWRITABLE.search(sql):
+            _refuse_unwritable(tokens, sql, place)
+        return [tree for tree in DIALECT.parser().parse(tokens, sql) if tree is not None]
     except SqlglotError as error:
         raise syntax_error(error, sql, place) from error
     except RecursionError as error:
         raise too_deep(place) from error
 
 
-def _tokens(sql: str) -> list[Token]:
-    """Split a text for the parser, which takes the function `window(...)` for the beginning of a WINDOW clause."""
-    found = DIALECT.tokenize(sql)
-    for word, opens in pairwise(found):
-        if word.token_type is TokenType.WINDOW and opens.token_type is TokenType.L_PAREN:
-            word.token_type = TokenType.VAR
-    return list(found)
+def _refuse_unwritable(tokens: list[Token], sql: str, place: Place | None) -> None:
+    for token in tokens:
+        is_text = token.token_type is TokenType.STRING
+        if (found := UNWRITABLE.search(token.text)) and not (is_text and found.group() == "\0"):
+            raise Terminal(
+                "RUNNEL-NAME-CHARACTER",
+                f"the SQL has a NUL or half of a character in {token.text!r}",
+                place=place_at(sql, token.start, place, len(token.text)),
+                hint="leave that character out",
+            )
 
 
 def syntax_error(error: SqlglotError, sql: str, place: Place | None) -> Terminal:

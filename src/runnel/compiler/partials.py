@@ -1,9 +1,9 @@
 """How each aggregate is kept as sums that can be added up in any order, and how the sums become the aggregate's value.
 
 Sums are exact: integers as bigint or decimal(38,0), decimals as decimal(38,s). A double is put exactly into one of three decimal
-sums by its size (1e-5..1e11 with 16 digits after the point, 1e11..1e27 as a whole number), what is outside goes to a double
-sum, and NaN and the infinities are only counted: so deleting a row takes out just what inserting it put in. What is in the double
-sum is counted, too: when the last such value is gone, so is all that rounding left of it.
+sums by its size (1e-15..1e-5 with 26 digits after the point, 1e-5..1e11 with 16, 1e11..1e27 as a whole number). One beyond that is scaled
+by a power of two to a whole number, and the power is a *band*: a stored column that sums are told apart by. NaN and the infinities are
+only counted. No sum is a double, so deleting a row takes out just what inserting it put in, whatever came in between.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from runnel.compiler import moments
 from runnel.compiler.emit import quoted
-from runnel.compiler.sums import TIMES, Partial, Value
+from runnel.compiler.sums import TIMES, Across, Band, Partial, Value
 from runnel.model import types
 from runnel.model.relation import WEIGHT
 from runnel.model.types import BIGINT, Decimal, Type
@@ -74,8 +74,7 @@ def _sum(argument: str, type_: Type, n: Partial) -> Value:
         result = BIGINT
         partial = Partial("sum", argument, BIGINT, f"CAST({a} AS BIGINT) * {quoted(WEIGHT)}")
     else:
-        formula = f"CASE WHEN {{n}} > 0 THEN {_FLOAT_SUM} END"
-        return Value(DOUBLE, formula, formula, (n, *_float_parts(argument)))
+        return _of_floats(_if_any(_FLOAT_SUM), argument, n)
     formula = f"CASE WHEN {{n}} > 0 THEN CAST({{sum}} AS {result}) END"
     return Value(result, formula, formula, (n, partial))
 
@@ -119,8 +118,7 @@ def _avg(argument: str, type_: Type, n: Partial) -> Value:
         partial = _wide(argument) if type_.name == "bigint" else narrow
         formula = _if_any(f"CAST({{{partial.kind}}} AS DOUBLE) / CAST({{n}} AS DOUBLE)")
         return Value(DOUBLE, formula, formula, (n, partial))
-    formula = _if_any(f"{_FLOAT_SUM} / CAST({{n}} AS DOUBLE)")
-    return Value(DOUBLE, formula, formula, (n, *_float_parts(argument)))
+    return _of_floats(_if_any(f"{_FLOAT_SUM} / CAST({{n}} AS DOUBLE)"), argument, n)
 
 
 def _if_any(formula: str) -> str:
@@ -153,32 +151,47 @@ def _decimal_quotient_duckdb(type_: Decimal, result: Decimal) -> str:
 _FLOAT_SUM = (
     "CASE WHEN {nan} > 0 OR ({pos} > 0 AND {neg} > 0) THEN CAST('NaN' AS DOUBLE) "
     "WHEN {pos} > 0 THEN CAST('Infinity' AS DOUBLE) WHEN {neg} > 0 THEN CAST('-Infinity' AS DOUBLE) "
-    "ELSE CAST({mid} AS DOUBLE) + CAST({high} AS DOUBLE) + CAST({low} AS DOUBLE) "
-    "+ CASE WHEN {out} > 0 THEN {rest} ELSE CAST(0 AS DOUBLE) END END"
+    "ELSE CAST({mid} AS DOUBLE) + CAST({high} AS DOUBLE) + CAST({low} AS DOUBLE) + {rest} END"
 )
+_SCALED_BACK = "CAST({rest} AS DOUBLE) * power(2e0, {band}) * power(2e0, {band})"
+_REST = f"coalesce(sum(CASE WHEN {{band}} <> 0 THEN {_SCALED_BACK} END), CAST(0 AS DOUBLE))"
+
+
+def _of_floats(formula: str, argument: str, n: Partial) -> Value:
+    """Keep the sums of a double; `formula` is over them."""
+    across = Across("rest", argument, _REST, _REST)
+    return Value(DOUBLE, formula, formula, (n, *_float_parts(argument)), (_band(argument),), (across,))
+
+
+def _band(argument: str) -> Band:
+    """Scale what is beyond the decimal sums to 2^52..2^88, where a double is a whole number: x = y * 2^band * 2^band.
+
+    Twice the half, because 2^-1132 itself is not a double. StrictMath has the logarithm: the same number always gets the same band.
+    """
+    x = f"CAST({quoted(argument)} AS DOUBLE)"
+    beyond = f"(abs({x}) < 1e-15 AND {x} <> 0) OR (abs({x}) >= 1e27 AND abs({x}) < CAST('Infinity' AS DOUBLE))"
+    half = f"CAST(floor(log2(abs({x})) / 36e0) AS INT) * 18 - 26"
+    return Band("band", argument, f"CASE WHEN {beyond} THEN {half} ELSE 0 END")
 
 
 def _float_parts(argument: str) -> tuple[Partial, ...]:
     x = f"CAST({quoted(argument)} AS DOUBLE)"
     w = quoted(WEIGHT)
-    infinity = "CAST('Infinity' AS DOUBLE)"
     mid = f"abs({x}) >= 1e-5 AND abs({x}) < 1e11"
     high = f"abs({x}) >= 1e11 AND abs({x}) < 1e27"
     low = f"abs({x}) >= 1e-15 AND abs({x}) < 1e-5"
-    rest = f"(abs({x}) < 1e-15 AND {x} <> 0) OR (abs({x}) >= 1e27 AND abs({x}) < {infinity})"
+    scaled = f"{x} * power(2e0, -{{band}}) * power(2e0, -{{band}})"
+
+    def exact(kind: str, condition: str, number: str, scale: int) -> Partial:
+        sql = f"CASE WHEN {condition} THEN CAST({number} AS DECIMAL(27,{scale})) * {TIMES} END"
+        return Partial(kind, argument, types.decimal(38, scale), sql)
+
     return (
-        Partial(
-            "mid", argument, types.decimal(38, 16), f"CASE WHEN {mid} THEN CAST({x} AS DECIMAL(27,16)) * {TIMES} END"
-        ),
-        Partial(
-            "high", argument, types.decimal(38, 0), f"CASE WHEN {high} THEN CAST({x} AS DECIMAL(27,0)) * {TIMES} END"
-        ),
-        Partial(
-            "low", argument, types.decimal(38, 26), f"CASE WHEN {low} THEN CAST({x} AS DECIMAL(27,26)) * {TIMES} END"
-        ),
-        Partial("rest", argument, DOUBLE, f"CASE WHEN {rest} THEN {x} * CAST({w} AS DOUBLE) END"),
-        Partial("out", argument, BIGINT, f"CASE WHEN {rest} THEN {w} END"),
+        exact("mid", mid, x, 16),
+        exact("high", high, x, 0),
+        exact("low", low, x, 26),
+        exact("rest", "{band} <> 0", scaled, 0),
         Partial("nan", argument, BIGINT, f"CASE WHEN isnan({x}) THEN {w} END"),
-        Partial("pos", argument, BIGINT, f"CASE WHEN {x} = {infinity} THEN {w} END"),
+        Partial("pos", argument, BIGINT, f"CASE WHEN {x} = CAST('Infinity' AS DOUBLE) THEN {w} END"),
         Partial("neg", argument, BIGINT, f"CASE WHEN {x} = CAST('-Infinity' AS DOUBLE) THEN {w} END"),
     )

@@ -158,11 +158,6 @@ def alias(number: int) -> str:
     return f"{INTERNAL}{number}"
 
 
-def is_alias(name: str) -> bool:
-    """Say whether a name is one that `alias` gives."""
-    return name.startswith(INTERNAL) and name[len(INTERNAL) :].isdigit()
-
-
 def inner(name: str) -> str:
     """Give the name that a user's column has inside a plan: what looks like a name of ours is marked.
 

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
-from runnel.compiler.plan import is_alias
 from runnel.compiler.plan import substitute as substituted
 from runnel.errors import Terminal, nearest
 from runnel.model.program import ROLES
-from runnel.model.relation import Kind
+from runnel.model.relation import Kind, is_alias
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -14,6 +14,7 @@ from runnel.compiler.joins import From
 from runnel.compiler.plan import Generator, Input, Projection, Spj
 from runnel.compiler.resolve import Scope, Source
 from runnel.compiler.support import NotLinear
+from runnel.model import types
 
 if TYPE_CHECKING:
     from runnel.compiler.lower import Lowering
@@ -54,8 +55,34 @@ def generated(context: Lowering, item: exp.Expr, frame: From) -> list[tuple[str,
     elif isinstance(item, exp.Alias):
         columns = [item.alias]
     else:
-        raise NotLinear("lateral or generator", item, f"{function_name(call)} without a name")
+        columns = _own_names(context, call, frame)
     return _add(context, frame, call, columns, "", outer=False)
+
+
+def _own_names(context: Lowering, call: exp.Expr, frame: From) -> list[str]:
+    """Give the names that Spark gives to the columns of a generator: some depend on the type of what it takes apart."""
+    name = function_name(call)
+    arguments = call.expressions if isinstance(call, exp.Anonymous) else [call.this, *call.expressions]
+    if name == "json_tuple":
+        return [f"c{i}" for i in range(len(arguments) - 1)]
+    if name == "stack" and isinstance(arguments[0], exp.Literal) and arguments[0].is_int:
+        return [f"col{i}" for i in range(-(-(len(arguments) - 1) // int(arguments[0].name)))]
+    if len(arguments) != 1:
+        raise NotLinear("lateral or generator", call, f"{name} without a name")
+    argument = context.resolve(arguments[0].copy(), frame.scope, frame)
+    if plan.has_placeholder(argument):
+        raise NotLinear("lateral or generator", call, f"{name} of a subquery")
+    probe = Spj(tuple(frame.inputs), (), (Projection("_argument", argument),), generators=tuple(frame.generators))
+    match context.typed(probe)[0].type:
+        case types.Array(element=types.Struct(fields=fields)) if name.startswith("inline"):
+            return [field for field, _ in fields]
+        case types.Array():
+            made = ["col"]
+        case types.Map():
+            made = ["key", "value"]
+        case _:
+            raise NotLinear("lateral or generator", call, f"{name} without a name")
+    return ["pos", *made] if name.startswith("pos") else made
 
 
 def is_generator(call: exp.Expr) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from runnel.compiler.emit import grouped, quoted
+from runnel.compiler.emit import quoted
 from runnel.model import program, tokens
+from runnel.model.identity import identical
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def rows_sql(relation: Relation, stored: str, *, signed: bool, minus: str | None
 
 
 def _net(relation: Relation, stored: str) -> str:
-    shown, by = grouped(relation.columns)
+    shown, by = identical(relation.columns)
     return f"SELECT {shown}, CAST(sum({quoted(WEIGHT)}) AS BIGINT) AS {quoted(WEIGHT)} FROM {stored} GROUP BY {by}"
 
 
@@ -72,17 +73,44 @@ def part_sql(relation: Relation, role: program.Role) -> str:
 def _final_rows(relation: Relation, final: Final, stored: str, *, signed: bool) -> str:
     sums = [f"{_summed(relation, name)} AS {quoted(name)}" for name in (*relation.partial_sums, WEIGHT)]
     keys = [quoted(name) for name in relation.key]
-    grouped = f"\n  GROUP BY {', '.join(keys)}" if keys else ""
+    by = [quoted(name) for name in relation.summed_by]
+    grouped = f"\n  GROUP BY {', '.join(by)}" if by else ""
     columns = [f"{sql} AS {quoted(c.name)}" for sql, c in zip(final.spark, final.columns, strict=True)]
     columns += [_ONE] if signed else []
     there = f"\nWHERE {quoted(WEIGHT)} > 0" if keys else ""
-    inner = f"SELECT {', '.join([*keys, *sums])}\n  FROM {stored}{grouped}"
+    inner = f"SELECT {', '.join([*by, *sums])}\n  FROM {stored}{grouped}"
+    if final.bands:
+        inner = _merged(relation, final, inner, {"": ""}, keys)
     return f"SELECT {', '.join(columns)}\nFROM ({inner}){there}"
+
+
+def _merged(relation: Relation, final: Final, inner: str, sides: dict[str, str], keys: list[str]) -> str:
+    """Make one row per group of its rows for each band; the sums of each of `sides` have names that begin with it."""
+    named = {m.name for m in final.merged}
+    windows: list[str] = []
+    columns: list[str] = []
+    for side, prefix in sides.items():
+        for m in final.merged:
+            sql = _renamed(m.spark, side, relation, final) if side else m.spark
+            (windows if m.window else columns).append(f"{sql} AS {quoted(prefix + m.name)}")
+        for name in (*relation.partial_sums, WEIGHT):
+            if name not in named:
+                type_ = _type(relation, name)
+                total = f"coalesce(CAST(sum({quoted(prefix + name)}) AS {type_}), CAST(0 AS {type_}))"
+                columns.append(f"{total} AS {quoted(prefix + name)}")
+    if windows:
+        inner = f"SELECT *, {', '.join(windows)}\n  FROM ({inner})"
+    grouped = f"\n  GROUP BY {', '.join(keys)}" if keys else ""
+    return f"SELECT {', '.join([*keys, *columns])}\n  FROM ({inner}){grouped}"
+
+
+def _type(relation: Relation, name: str) -> str:
+    return next((str(c.type) for c in relation.columns if c.name == name), "bigint")
 
 
 def _summed(relation: Relation, name: str, condition: str = "") -> str:
     """Add up a stored column; nothing adds up to zero."""
-    type_ = next((str(c.type) for c in relation.columns if c.name == name), "bigint")
+    type_ = _type(relation, name)
     value = f"CASE WHEN {condition} THEN {quoted(name)} END" if condition else quoted(name)
     return f"coalesce(CAST(sum({value}) AS {type_}), CAST(0 AS {type_}))"
 
@@ -95,8 +123,8 @@ def rows_delta_sql(relation: Relation) -> str:
     """
     assert relation.final is not None, relation.name
     final = relation.final
-    before = [_renamed(sql, "_before") for sql in final.spark]
-    after = [_renamed(sql, "_after") for sql in final.spark]
+    before = [_renamed(sql, "_before", relation, final, relation.key) for sql in final.spark]
+    after = [_renamed(sql, "_after", relation, final, relation.key) for sql in final.spark]
     numbers = range(1, len(before) + 1)
     pairs = [f"{b} AS `_was_{i}`, {a} AS `_is_{i}`" for i, b, a in zip(numbers, before, after, strict=True)]
     there = (
@@ -120,29 +148,39 @@ def rows_delta_sql(relation: Relation) -> str:
 def _both_sums(relation: Relation) -> str:
     """Write the sums of the touched groups before and after the change, named `_before x` and `_after x`."""
     delta, old = program.name(relation.name, "stored_delta"), program.name(relation.name, "stored_old")
-    stored = [quoted(name) for name in (*relation.key, *relation.partial_sums, WEIGHT)]
+    assert relation.final is not None, relation.name
+    bands = relation.final.bands
+    stored = [quoted(name) for name in (*relation.summed_by, *relation.partial_sums, WEIGHT)]
     keys = [quoted(name) for name in relation.key]
     touched = ""
     if keys:
         on = " AND ".join(f"o.{k} <=> d.{k}" for k in keys)
         touched = f" LEFT SEMI JOIN (SELECT DISTINCT {', '.join(keys)} FROM {delta}) AS d ON {on}"
     hint = "/*+ BROADCAST(d) */ " if keys else ""
-    sums = [
+    named = [
         f"{k} AS {q}"
         for name, k in zip(relation.key, keys, strict=True)
         for q in (quoted(f"_before {name}"), quoted(f"_after {name}"))
     ]
+    by = [quoted(name) for name in relation.summed_by]
+    sums = list(by if bands else named)
     for name in (*relation.partial_sums, WEIGHT):
         sums.append(f"{_summed(relation, name, '`_old`')} AS {quoted('_before ' + name)}")
         sums.append(f"{_summed(relation, name)} AS {quoted('_after ' + name)}")
-    return (
+    both = (
         f"SELECT {', '.join(sums)}\n"
         f"  FROM (SELECT {hint}{', '.join('o.' + s for s in stored)}, true AS `_old` FROM {old} AS o{touched}\n"
         f"    UNION ALL SELECT {', '.join(stored)}, false AS `_old` FROM {delta})"
-        + (f"\n  GROUP BY {', '.join(keys)}" if keys else "")
+        + (f"\n  GROUP BY {', '.join(by)}" if by else "")
     )
+    if not bands:
+        return both
+    sides = {"_before": "_before ", "_after": "_after "}
+    merged = _merged(relation, relation.final, both, sides, keys)
+    return f"SELECT *, {', '.join(named)}\n  FROM ({merged})" if named else merged
 
 
-def _renamed(sql: str, side: str) -> str:
-    """Make a formula read the sums of one side; its only quoted names are those of stored columns."""
-    return tokens.replace_names(sql, {name: f"{side} {name}" for name in tokens.quoted_names(sql)})
+def _renamed(sql: str, side: str, relation: Relation, final: Final, keys: tuple[str, ...] = ()) -> str:
+    """Make a formula read the sums of one side; a key is the same on both sides until it is given two names, as `keys`."""
+    own = {*relation.partial_sums, WEIGHT, *(m.name for m in final.merged), *keys}
+    return tokens.replace_names(sql, {name: f"{side} {name}" for name in tokens.quoted_names(sql) if name in own})

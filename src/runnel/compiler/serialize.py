@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 from runnel.model import types
 from runnel.model.program import Operator, Program, Shared, Step, Strategy, Term
-from runnel.model.relation import Column, Final, Kind, Relation
+from runnel.model.relation import Column, Final, Kind, Merged, Relation
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runnel.model.program import Role
 
-VERSION = 4
+VERSION = 5
 
 
 def program_to_json(program: Program) -> str:
@@ -70,7 +70,13 @@ def relation_to_json(relation: Relation) -> dict[str, Any]:
         "key": list(relation.key),
         "final": None
         if final is None
-        else {"columns": _columns_out(final.columns), "spark": list(final.spark), "duckdb": list(final.duckdb)},
+        else {
+            "columns": _columns_out(final.columns),
+            "spark": list(final.spark),
+            "duckdb": list(final.duckdb),
+            "bands": list(final.bands),
+            "merged": [[m.name, m.spark, m.duckdb, m.window] for m in final.merged],
+        },
     }
 
 
@@ -82,7 +88,17 @@ def relation_from_json(data: dict[str, Any]) -> Relation:
         Kind(data["kind"]),
         _columns_in(data["columns"]),
         tuple(data["key"]),
-        None if final is None else Final(_columns_in(final["columns"]), tuple(final["spark"]), tuple(final["duckdb"])),
+        None if final is None else _final_in(final),
+    )
+
+
+def _final_in(data: dict[str, Any]) -> Final:
+    return Final(
+        _columns_in(data["columns"]),
+        tuple(data["spark"]),
+        tuple(data["duckdb"]),
+        tuple(data.get("bands", ())),
+        tuple(Merged(*merged) for merged in data.get("merged", ())),
     )
 
 

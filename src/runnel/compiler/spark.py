@@ -2,16 +2,49 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import TYPE_CHECKING
+
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 from sqlglot.generators.spark import SparkGenerator
 from sqlglot.parsers.spark import SparkParser
+from sqlglot.tokenizer_core import TokenType
 
 from runnel.compiler.functions import GENERATORS, GRAMMAR, READ_AGGREGATES
+
+if TYPE_CHECKING:
+    from sqlglot.dialects.dialect import DialectType
+    from sqlglot.tokenizer_core import Token
+
+
+_VALUE_FOLLOWS = frozenset(
+    {TokenType.SELECT, TokenType.COMMA, TokenType.L_PAREN, TokenType.WHERE, TokenType.HAVING, TokenType.ON}
+    | {TokenType.AND, TokenType.OR, TokenType.NOT, TokenType.THEN, TokenType.ELSE, TokenType.BETWEEN}
+    | {TokenType.EQ, TokenType.NEQ, TokenType.LT, TokenType.LTE, TokenType.GT, TokenType.GTE, TokenType.NULLSAFE_EQ}
+    | {TokenType.PLUS, TokenType.DASH, TokenType.STAR, TokenType.SLASH, TokenType.MOD, TokenType.DPIPE}
+)
+"""What a value follows and nothing else: WHEN after one of these is no part of a CASE."""
+
+
+class UnsignedShift(exp.Expression, exp.Binary):
+    """`a >>> b`, which sqlglot does not know."""
 
 
 class Spark4(Spark):
     """Spark's dialect as sqlglot knows it, with the strings of Spark 4."""
+
+    def tokenize(self, sql: str, dialect: DialectType = None) -> list[Token]:
+        """Split a text for the parser, which takes the functions `window(...)` and `when(...)` for beginnings of clauses."""
+        found = super().tokenize(sql, dialect)
+        for at, (word, opens) in enumerate(pairwise(found)):
+            if opens.token_type is not TokenType.L_PAREN:
+                continue
+            if word.token_type is TokenType.WINDOW or (
+                word.token_type is TokenType.WHEN and at and found[at - 1].token_type in _VALUE_FOLLOWS
+            ):
+                word.token_type = TokenType.VAR
+        return found
 
     class Tokenizer(Spark.Tokenizer):
         """Reads `'it''s'` as one text; earlier Sparks read two."""
@@ -30,8 +63,36 @@ class Spark4(Spark):
             found = super()._parse_interval(require_interval, parse_function_unit)
             return exp.Paren(this=found) if isinstance(found, exp.Add) else found  # type: ignore[return-value]
 
+        def _parse_bitwise(self) -> exp.Expr | None:
+            """Read `>>>` too. Operators of this level are written back in the order they are read, without brackets."""
+            this = super()._parse_bitwise()
+            if this is None or not self._at_unsigned_shift():
+                return this
+            self._advance(3)
+            return self.expression(UnsignedShift(this=this, expression=self._parse_bitwise()))
+
+        def _match_pair(self, token_type_a: TokenType, token_type_b: TokenType, advance: bool = True) -> bool:  # noqa: FBT001, FBT002
+            """Do not take the first two signs of `>>>` for a shift of its own."""
+            if token_type_a is TokenType.GT and token_type_b is TokenType.GT and self._at_unsigned_shift():
+                return False
+            return super()._match_pair(token_type_a, token_type_b, advance)
+
+        def _at_unsigned_shift(self) -> bool:
+            found = self._tokens[self._index : self._index + 3]
+            return [token.token_type for token in found] == [TokenType.GT] * 3 and all(
+                one.end + 1 == other.start for one, other in pairwise(found)
+            )
+
     class Generator(SparkGenerator):
         """Writes names with the quotes they were read with."""
+
+        TRANSFORMS = {  # noqa: RUF012 - the base class's own form
+            **SparkGenerator.TRANSFORMS,
+            # All operators of this level are read from left to right whatever binds tighter, so none may get brackets.
+            exp.BitwiseLeftShift: lambda self, expression: self.binary(expression, "<<"),
+            exp.BitwiseRightShift: lambda self, expression: self.binary(expression, ">>"),
+            UnsignedShift: lambda self, expression: self.binary(expression, ">>>"),
+        }
 
         def lateral_sql(self, expression: exp.Lateral) -> str:
             """Quote the alias of a LATERAL VIEW, which sqlglot writes bare."""

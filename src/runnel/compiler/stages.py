@@ -10,18 +10,23 @@ from sqlglot import exp
 from runnel.compiler import differentiate, partials, passes
 from runnel.compiler.emit import GAP, cut, quoted
 from runnel.compiler.sharing import shared_join
-from runnel.compiler.support import NotLinear
+from runnel.compiler.sums import Across, Band, Partial
+from runnel.compiler.support import NotLinear, check_keys
 from runnel.model.program import Step, Term
-from runnel.model.relation import WEIGHT, Column, Final, Kind, Relation
+from runnel.model.relation import WEIGHT, Column, Final, Kind, Merged, Relation
+from runnel.model.types import Type
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from runnel.compiler.grouping import Grouped
     from runnel.compiler.plan import Measure, Node
-    from runnel.compiler.sums import Partial, Value
+    from runnel.compiler.sums import Value
 
     Typed = Callable[[Node], tuple[Column, ...]]
+
+BAND = Type("int")
+"""The type of a stored band."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +35,34 @@ class _Sums:
 
     names: dict[tuple[str, str], str]
     partials: tuple[Partial, ...]
+    bands: tuple[Band, ...] = ()
+    across: tuple[tuple[Across, Value], ...] = ()
 
-    def fill(self, formula: str, value: Value, quote: Callable[[str], str]) -> str:
+    def fill(self, formula: str, value: Value, quote: Callable[[str], str], by: str = "") -> str:
         """Put the names of sums in the place of their kinds; formulas are ours and have braces for nothing else."""
-        return formula.format(**{p.kind: quote(self.names[p.kind, p.argument]) for p in value.partials})
+        known = {part.kind: quote(self.names[part.kind, part.argument]) for part, _ in _parts([value])}
+        return formula.format(by=by, **known)
+
+    def over_bands(self, partial: Partial) -> str:
+        """Give what is summed over the rows of a change, with the names of its bands."""
+        own = {b.kind: quoted(self.names[b.kind, b.argument]) for b in self.bands if b.argument == partial.argument}
+        return partial.sql.format(**own) if own else partial.sql
+
+    def merged(self, keys: tuple[str, ...]) -> tuple[Merged, ...]:
+        """Say how the rows of a group, one per band, become one."""
+        return tuple(
+            Merged(
+                self.names[a.kind, a.argument],
+                self.fill(a.spark, value, quoted, _partition(keys, quoted)),
+                self.fill(a.duckdb, value, double_quoted, _partition(keys, double_quoted)),
+                a.window,
+            )
+            for a, value in self.across
+        )
+
+
+def _partition(keys: tuple[str, ...], quote: Callable[[str], str]) -> str:
+    return f"PARTITION BY {', '.join(quote(key) for key in keys)}" if keys else ""
 
 
 def aggregate_step(name: str, kind: Kind, grouped: Grouped, typed: Typed) -> Step:
@@ -45,9 +74,11 @@ def aggregate_step(name: str, kind: Kind, grouped: Grouped, typed: Typed) -> Ste
     values = [partials.value(m) for m in measures]
     sums = _sums(values, aggregate.keys)
     keys = tuple(given[k] for k in aggregate.keys)
+    check_keys(keys)
     stored = tuple(Column(sums.names[p.kind, p.argument], p.type) for p in sums.partials)
-    relation = Relation(name, kind, (*keys, *stored), aggregate.keys, _final(grouped, values, sums, keys))
-    around = cut(_around(aggregate.keys, sums))
+    bands = tuple(Column(sums.names[b.kind, b.argument], BAND) for b in sums.bands)
+    relation = Relation(name, kind, (*keys, *bands, *stored), aggregate.keys, _final(grouped, values, sums, keys))
+    around = cut(_around(aggregate.keys, sums, tuple(given)))
     initial = differentiate.state(source, "new")
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
     return Step(
@@ -71,17 +102,31 @@ def _sums(values: list[Value], keys: tuple[str, ...]) -> _Sums:
     taken = {key.lower() for key in keys}
     names: dict[tuple[str, str], str] = {}
     found: list[Partial] = []
-    for partial in (p for value in values for p in value.partials):
-        identity = (partial.kind, partial.argument)
+    bands: list[Band] = []
+    across: list[tuple[Across, Value]] = []
+    for part, value in _parts(values):
+        identity = (part.kind, part.argument)
+        if isinstance(part, Across) and all(a != part for a, _ in across):
+            across.append((part, value))
         if identity in names:
             continue
-        name = f"_{partial.kind}_{partial.argument.rpartition('_')[2]}"
+        name = f"_{part.kind}_{part.argument.rpartition('_')[2]}"
         while name.lower() in taken:
             name += "_"
         taken.add(name.lower())
         names[identity] = name
-        found.append(partial)
-    return _Sums(names, tuple(found))
+        if isinstance(part, Partial):
+            found.append(part)
+        elif isinstance(part, Band):
+            bands.append(part)
+    return _Sums(names, tuple(found), tuple(bands), tuple(across))
+
+
+def _parts(values: list[Value]) -> Iterator[tuple[Partial | Band | Across, Value]]:
+    for value in values:
+        yield from ((part, value) for part in value.partials)
+        yield from ((part, value) for part in value.bands)
+        yield from ((part, value) for part in value.across)
 
 
 def _final(grouped: Grouped, values: list[Value], sums: _Sums, keys: tuple[Column, ...]) -> Final:
@@ -97,7 +142,9 @@ def _final(grouped: Grouped, values: list[Value], sums: _Sums, keys: tuple[Colum
             columns.append(Column(name, value.type))
             spark.append(sums.fill(value.spark, value, quoted))
             duckdb.append(sums.fill(value.duckdb, value, double_quoted))
-    return Final(tuple(columns), tuple(spark), tuple(duckdb))
+    bands = tuple(sums.names[b.kind, b.argument] for b in sums.bands)
+    merged = sums.merged(tuple(key.name for key in keys))
+    return Final(tuple(columns), tuple(spark), tuple(duckdb), bands, merged)
 
 
 def double_quoted(name: str) -> str:
@@ -105,14 +152,21 @@ def double_quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _around(keys: tuple[str, ...], sums: _Sums) -> str:
-    """Write the grouping around the terms; groups in which nothing changed are left out."""
-    group = [quoted(key) for key in keys]
-    columns = [f"{_summed(p.sql, str(p.type))} AS {quoted(sums.names[p.kind, p.argument])}" for p in sums.partials]
+def _around(keys: tuple[str, ...], sums: _Sums, given: tuple[str, ...]) -> str:
+    """Write the grouping around the terms, whose columns are `given`; groups in which nothing changed are left out."""
+    bands = {quoted(sums.names[b.kind, b.argument]): b.sql for b in sums.bands}
+    group = [*(quoted(key) for key in keys), *bands]
+    columns = [
+        f"{_summed(sums.over_bands(p), str(p.type))} AS {quoted(sums.names[p.kind, p.argument])}" for p in sums.partials
+    ]
     columns.append(f"{_summed(quoted(WEIGHT), 'bigint')} AS {quoted(WEIGHT)}")
     changed = [f"{quoted(name)} <> 0" for name in (WEIGHT, *(sums.names[p.kind, p.argument] for p in sums.partials))]
     grouped = f"\n  GROUP BY {', '.join(group)}" if group else ""
-    inner = f"SELECT {', '.join([*group, *columns])}\n  FROM (\n{GAP}\n){grouped}"
+    rows = f"(\n{GAP}\n)"
+    if bands:
+        listed = [quoted(name) for name in (*given, WEIGHT)] + [f"{sql} AS {name}" for name, sql in bands.items()]
+        rows = f"(SELECT {', '.join(listed)} FROM {rows})"
+    inner = f"SELECT {', '.join([*group, *columns])}\n  FROM {rows}{grouped}"
     names = [*group, *(quoted(sums.names[p.kind, p.argument]) for p in sums.partials), quoted(WEIGHT)]
     return f"SELECT {', '.join(names)}\nFROM ({inner})\nWHERE {' OR '.join(changed)}"
 

@@ -26,6 +26,32 @@ class Partial:
 
 
 @dataclass(frozen=True)
+class Band:
+    """By which power of two an argument is scaled, half of its exponent: 0 for the numbers of an everyday size.
+
+    It is a stored column that sums are told apart by, so numbers of very different size never meet in one sum.
+    """
+
+    kind: str
+    argument: str
+    sql: str
+
+
+@dataclass(frozen=True)
+class Across:
+    """How the stored rows of a group, one per band, become one column; with `window`, a column of each of these rows.
+
+    `{kind}` stands for the stored sums and the bands. In a window, `{by}` stands for the group.
+    """
+
+    kind: str
+    argument: str
+    spark: str
+    duckdb: str
+    window: bool = False
+
+
+@dataclass(frozen=True)
 class Value:
     """A measure's result: its type, and its formula in both dialects, with `{kind}` for each stored sum it reads."""
 
@@ -33,3 +59,5 @@ class Value:
     spark: str
     duckdb: str
     partials: tuple[Partial, ...]
+    bands: tuple[Band, ...] = ()
+    across: tuple[Across, ...] = ()

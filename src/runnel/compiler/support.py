@@ -15,13 +15,16 @@ from runnel.compiler.functions import (
     NON_DETERMINISTIC,
     function_name,
 )
+from runnel.compiler.unsteady import unsteady, unsteady_words
 from runnel.errors import Terminal
+from runnel.model import types
 from runnel.model.program import Operator, Strategy
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from runnel.compiler.source import SourceText
+    from runnel.model.relation import Column, Relation
 
 
 @dataclass(frozen=True)
@@ -179,7 +182,10 @@ ABOUT: dict[str, str] = {
     "size": "more than 60 tables in one view, a CTE's once for each use of the CTE, those of outer joins twice",
     "type changed by rewriting": "a guard: the program's types are compared with the query's own",
     "forced": "`TBLPROPERTIES ('mode' = 'full')`",
-    "non-deterministic function": "`rand`, `uuid`, `current_timestamp`, `current_date`, `now`, `current_user` and their kin",
+    "non-deterministic function": (
+        "`rand`, `uuid`, `current_timestamp`, `current_date`, `now`, `current_user` and their kin; `DATE 'today'` and other texts that "
+        "Spark takes for a moment; `aes_encrypt` without a vector of its own"
+    ),
     "table sample": "`TABLESAMPLE`",
 }
 """What each row of the table covers, for the page of reference."""
@@ -212,6 +218,13 @@ class NotLinear(Exception):
         self.finding = Finding(row, node, what or feature)
 
 
+def check_keys(keys: Iterable[Column]) -> None:
+    """Raise where groups would be found by a key that holds a map: Spark groups by maps, but compares none."""
+    for key in keys:
+        if types.holds_map(key.type):
+            raise NotLinear("unknown form", exp.Null(), f"a grouping by a {key.type.name} that is, or holds, a map")
+
+
 def findings(tree: exp.Expr) -> list[Finding]:
     """List the features of a query, in the order of the text as far as it is known."""
     found = [finding for node in tree.walk() for finding in _features(node)]
@@ -219,6 +232,17 @@ def findings(tree: exp.Expr) -> list[Finding]:
     for finding in found:
         seen.setdefault((finding.support.feature, finding.what), finding)
     return list(seen.values())
+
+
+def unsteady_findings(tree: exp.Expr, relations: Mapping[str, Relation]) -> list[Finding]:
+    """List what changes although no row does and that no function's name shows."""
+    return [Finding(BY_FEATURE["non-deterministic function"], node, what) for node, what in unsteady(tree, relations)]
+
+
+def refuse_unread(text: SourceText) -> None:
+    """Raise for what changes although no row does in a text that only Spark reads."""
+    words = list(unsteady_words(text.sql))
+    refuse([Finding(BY_FEATURE["non-deterministic function"], exp.Select(), word) for word in words], text)
 
 
 def refuse(found: list[Finding], text: SourceText) -> None:
@@ -247,7 +271,9 @@ def _features(node: exp.Expr) -> Iterator[Finding]:
     feature = _plain_feature(node)
     if feature is not None:
         yield Finding(BY_FEATURE[feature], node, _describe(feature, node))
-    if isinstance(node, exp.Func):
+    # `any(b)` is an aggregate, `x LIKE ANY (...)` a comparison.
+    aggregate_any = isinstance(node, exp.Any) and not isinstance(node.parent, (exp.Predicate, exp.Binary))
+    if isinstance(node, exp.Func) or aggregate_any:
         yield from _function(node)
 
 

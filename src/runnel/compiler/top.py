@@ -14,10 +14,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from runnel.compiler import differentiate, passes
-from runnel.compiler.emit import GAP, cut, grouped, quoted
+from runnel.compiler.emit import GAP, cut, quoted
 from runnel.compiler.keyed import key, touched
 from runnel.compiler.sharing import shared_join
+from runnel.compiler.support import check_keys
 from runnel.model import program, types
+from runnel.model.identity import identical
 from runnel.model.program import Step, Term
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
 
@@ -53,6 +55,7 @@ def top_steps(name: str, top: Top, typed: Typed) -> tuple[Step, ...]:
     """Give the steps that keep the first rows of each group: what may matter, which groups are odd, which ran out, and the rows."""
     source = passes.run(top.source)
     columns = typed(source)
+    check_keys(c for c in columns if c.name in top.keys)
     target = Relation(name, Kind.STAGE, (*columns, Column(WHOLE, _BOOLEAN)))
     state = differentiate.state(source, "new")
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(source))
@@ -113,8 +116,8 @@ class _Writer:
 
     def __init__(self, top: Top, name: str, columns: tuple[Column, ...]) -> None:
         self.names = top.source.names
-        self.shown, self.by = grouped(columns)
-        self.shown_old, self.by_old = grouped(columns, "o.")
+        self.shown, self.by = identical(columns)
+        self.shown_old, self.by_old = identical(columns, "o.")
         self.listed = ", ".join(quoted(n) for n in self.names)
         self.keys = top.keys
         self.group = ", ".join(quoted(k) for k in top.keys)

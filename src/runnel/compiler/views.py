@@ -14,7 +14,6 @@ from runnel.compiler import differentiate, events, passes, plan, savings, suppor
 from runnel.compiler.bind import bind, bind_tree
 from runnel.compiler.calls import called
 from runnel.compiler.definite import completed
-from runnel.compiler.emit import grouped as emit_grouped
 from runnel.compiler.emit import quoted
 from runnel.compiler.forms import bind_by_tokens, readable
 from runnel.compiler.grouping import Grouped
@@ -33,8 +32,9 @@ from runnel.compiler.text_limits import MOST_FOLLOWED, tables_read, too_deep
 from runnel.compiler.top import top_steps
 from runnel.errors import Terminal, UsageError, nearest
 from runnel.model import tokens, types
+from runnel.model.identity import identical
 from runnel.model.program import Operator, Program, Step, Strategy, Term, changes
-from runnel.model.relation import WEIGHT, Column, Kind, Relation
+from runnel.model.relation import WEIGHT, Column, Kind, Relation, is_alias
 
 if TYPE_CHECKING:
     from runnel.compiler.emit import Piece
@@ -113,7 +113,7 @@ def _content_name(steps: tuple[Step, ...], functions: Mapping[str, str]) -> str:
     numbers: dict[str, str] = {}
 
     def plain(sql: str) -> str:
-        found = {n: numbers.setdefault(n, f"#{len(numbers)}") for n in tokens.parts(sql)[1] if plan.is_alias(n)}
+        found = {n: numbers.setdefault(n, f"#{len(numbers)}") for n in tokens.parts(sql)[1] if is_alias(n)}
         return tokens.replace_names(sql, {**found, **_stage_names(sql, "#")})
 
     what = [
@@ -204,11 +204,11 @@ def _compiled(
     try:
         tree = parse_query(text.sql, place)
     except Terminal as error:
-        if error.code == "RUNNEL-VIEW-SIZE":
+        if error.code in ("RUNNEL-VIEW-SIZE", "RUNNEL-NAME-CHARACTER"):
             raise
         return _unread(name, text, relations, analyse, mode, error)
     found = support.findings(tree)
-    support.refuse(found, text)
+    support.refuse([*found, *support.unsteady_findings(tree, relations)], text)
     by_name = {relation.name: relation for relation in relations.values()}
     refuse_input_names(tree, [find_relation(table, by_name, text).name for table in base_tables(tree)], text)
     read = events.sources(tree, by_name, text)
@@ -246,6 +246,7 @@ def _unread(
     found = bind_by_tokens(text.sql, by_name, "rows")
     if found is None:
         raise error
+    support.refuse_unread(text)
     bound, read = found
     try:
         columns = analyse(f"SELECT * FROM (\n{bound}\n)", {f"{n}__rows": by_name[n].rows for n in read})
@@ -389,7 +390,7 @@ def _bag_step(compilation: _Compilation, lowered: Node, names: tuple[str, ...]) 
     terms = tuple(Term(p.sql, p.deltas, p.reads) for p in differentiate.delta(node))
     if not plan.takes_away(node):
         return Step(target, terms, initial.sql, initial.reads, shared=shared_join(lowered))
-    columns, by = emit_grouped(given)
+    columns, by = identical(given)
     weight = quoted(WEIGHT)
     net = (
         f"SELECT {columns}, CAST(sum({weight}) AS BIGINT) AS {weight} FROM (\n",
