@@ -158,3 +158,14 @@ def test_a_text_column_of_nothing_but_null_is_looked_up(lake: Lake, monkeypatch:
     name = ORDERS.columns[1].name
     assert lake.lookup(ORDERS, [file], pa.table({name: ["x"]})).num_rows == 0
     assert lake.lookup(ORDERS, [file], pa.table({name: pa.array([None], pa.string())})).num_rows == 10
+
+
+def test_floats_are_found_by_whatever_equals_them(lake: Lake) -> None:
+    """0.0 equals -0.0 in SQL, and NaN itself, however its bits are set."""
+    measured = Relation("measured", Kind.TABLE, columns("id int; d double; f float"), ("id",))
+    values = [-0.0, 0.0, math.nan, 1.5]
+    file = lake.write(measured, signed(measured, *((n, value, value, 1) for n, value in enumerate(values))))
+    for name, type_ in (("d", pa.float64()), ("f", pa.float32())):
+        for asked, ids in ((0.0, [0, 1]), (-0.0, [0, 1]), (math.nan, [2]), (1.5, [3])):
+            found = lookup.find(measured, [file], pa.table({name: pa.array([asked], type_)}))
+            assert sorted(found["id"].to_pylist()) == ids

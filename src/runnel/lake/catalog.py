@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError, places_named
-from runnel.lake import tables
+from runnel.lake import digests, tables
 from runnel.lake.uninterrupted import uninterrupted
 from runnel.redaction import know, normal, scrub, shown
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DUCKLAKE_VERSION = "1.0"
-RUNNEL_VERSION = 2
+RUNNEL_VERSION = 3
 BUSY_SECONDS = 10.0
 IDLE_SECONDS = 8.0
 """How long PostgreSQL lets a session of ours stand still inside a transaction: shorter than others wait for its locks."""
@@ -36,15 +36,23 @@ T = TypeVar("T")
 MAIN_SCHEMA_ID = 0
 STATE_SCHEMA_ID = 1
 _STATE = "state"
+_DIGESTS = "digests"
+_ALL = "all"
 
 
 class Catalog:
-    """A catalog database. `name` is its URL without a password."""
+    """A catalog database. `name` is its URL without a password.
+
+    It `has_digests` unless an earlier version wrote it and it can only be read; it `needs_digests` where no earlier version wrote any
+    of it, so that an epoch without one is damage.
+    """
 
     def __init__(self, url: str, *, durable: bool = True) -> None:
         """Prepare to connect; nothing is opened yet."""
         self.path: Path | None = None
         self.read_only = False
+        self.has_digests = True
+        self.needs_digests = False
         if url.startswith("sqlite:"):
             self.path = Path(url.removeprefix("sqlite:").removeprefix("///"))
             self.name = f"sqlite:{self.path}"
@@ -109,6 +117,8 @@ class Catalog:
         except exc.DBAPIError as error:
             scrub(error)
             raise _as_runnel_error(error, self.name) from error
+        except UnicodeDecodeError as error:  # so sqlite3 fails on a damaged name or text
+            raise _damaged_structure(str(error), Place(self.name)) from error
 
     def create(self, data_path: str, allowed: Callable[[], None] = lambda: None) -> None:
         """Make all tables and snapshot 0, once whoever else creates it at the same time is done.
@@ -169,6 +179,29 @@ class Catalog:
                 hint="use the runnel that wrote it, or a newer one",
             )
 
+    def upgrade(self) -> None:
+        """Bring the tables of an earlier version to this one; a catalog that can only be read stays as it is."""
+        m = tables.runnel_metadata
+        with self.read() as connection:
+            said = connection.execute(sa.select(m.c.key, m.c.value).where(m.c.key.in_(("version", _DIGESTS)))).all()
+        known = {row.key: row.value for row in said}
+        self.needs_digests = known.get(_DIGESTS) == _ALL
+        if int(known.get("version", RUNNEL_VERSION)) >= RUNNEL_VERSION:
+            return
+        if self.read_only:
+            self.has_digests = False
+            return
+
+        def add(connection: sa.Connection) -> None:
+            for column in (column for columns in tables.ADDED.values() for column in columns):
+                there = {known["name"] for known in sa.inspect(connection).get_columns(column.table.name)}
+                if column.name not in there:
+                    connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} VARCHAR"))
+            tables.runnel_changes.create(connection, checkfirst=True)
+            connection.execute(m.update().where(m.c.key == "version").values(value=str(RUNNEL_VERSION)))
+
+        self.transact(add)
+
     def state(self) -> str:
         """Give the id of the state, which its files carry; a state of an older version gets one now."""
         m = tables.runnel_metadata
@@ -181,7 +214,6 @@ class Catalog:
             if known is None:
                 known = new_state()
                 connection.execute(m.insert().values(key=_STATE, value=known))
-                connection.execute(m.update().where(m.c.key == "version").values(value=str(RUNNEL_VERSION)))
             return known
 
         with self.read() as connection:
@@ -219,7 +251,7 @@ def _fill(connection: sa.Connection, data_path: str) -> None:
     connection.execute(
         tables.ducklake_metadata.insert(), [{"key": key, "value": value, "scope": None} for key, value in said.items()]
     )
-    mine = {"version": str(RUNNEL_VERSION), _STATE: new_state()}
+    mine = {"version": str(RUNNEL_VERSION), _STATE: new_state(), _DIGESTS: _ALL}
     connection.execute(tables.runnel_metadata.insert(), [{"key": key, "value": value} for key, value in mine.items()])
     at = now()
     connection.execute(
@@ -233,9 +265,9 @@ def _fill(connection: sa.Connection, data_path: str) -> None:
     for number, name in ((MAIN_SCHEMA_ID, "main"), (STATE_SCHEMA_ID, "state")):
         row = {"schema_id": number, "schema_uuid": str(uuid.uuid4()), "begin_snapshot": 0, "schema_name": name}
         connection.execute(tables.schema.insert(), [{**row, "path": f"{name}/", "path_is_relative": True}])
-    connection.execute(
-        tables.runnel_epoch.insert(), [{"epoch": 0, "kind": "create", "time": at, "frontiers": "{}", "record": "{}"}]
-    )
+    digest = digests.epoch_digest(0, 0, ("create", at, "{}", "{}", 0, 2, 0))
+    row = {"epoch": 0, "kind": "create", "time": at, "frontiers": "{}", "record": "{}", "digest": digest}
+    connection.execute(tables.runnel_epoch.insert(), [row])
 
 
 def _sqlite_engine(path: Path, *, durable: bool) -> sa.Engine:
@@ -358,6 +390,15 @@ def _postgres_engine(url: sa.URL) -> sa.Engine:
     return engine
 
 
+def _damaged_structure(said: str, place: Place) -> Terminal:
+    return Terminal(
+        "RUNNEL-CATALOG-BROKEN",
+        f"the catalog's own structure is damaged: {said}",
+        place=place,
+        hint="restore it from a copy; `runnel fsck` lists what is damaged",
+    )
+
+
 def _as_runnel_error(error: exc.DBAPIError, name: str) -> RunnelError:
     said = str(error.orig).strip().splitlines()[0] if str(error.orig).strip() else type(error.orig).__name__
     place = Place(name)
@@ -380,7 +421,9 @@ def _as_runnel_error(error: exc.DBAPIError, name: str) -> RunnelError:
         return Terminal(
             "RUNNEL-DISK-FULL", f"the catalog cannot grow: {said}", place=place, hint="make room; nothing was published"
         )
-    if "unable to open" in said or "not a database" in said or "malformed" in said:
+    if "malformed" in said or "no such column" in said or "no such table" in said:
+        return _damaged_structure(said, place)
+    if "unable to open" in said or "not a database" in said:
         return Terminal(
             "RUNNEL-CATALOG-BROKEN", f"the catalog cannot be opened: {said}", place=place, hint="check path and rights"
         )

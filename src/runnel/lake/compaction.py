@@ -18,10 +18,8 @@ import sqlalchemy as sa
 from runnel.errors import Terminal
 from runnel.failpoints import reach
 from runnel.lake import tables
-from runnel.lake.lookup import hashable
 from runnel.lake.publish import COMPACTION, add_files, begin, check_writers, finish
-from runnel.lake.snapshot import frontiers_of
-from runnel.model import arrow, types
+from runnel.model import arrow, identity, types
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -94,7 +92,7 @@ def fold(relation: Relation, table: pa.Table, *, from_start: bool = False) -> pa
     paired = _paired(relation, table)
     if paired is not None:
         return paired
-    keys = list(relation.key) if relation.final else columns
+    keys = list(relation.summed_by) if relation.final else columns
     sums = [*relation.partial_sums, WEIGHT]
     alone = None if relation.final else _alone(table[(*relation.key, *columns)[0]])
     if alone is None:
@@ -207,7 +205,9 @@ def _nested(column: pa.ChunkedArray) -> bool:
 
 def _numbered(column: pa.ChunkedArray) -> pa.Array:
     numbers: dict[object, int] = {}
-    return pa.array([numbers.setdefault(hashable(value), len(numbers)) for value in column.to_pylist()], pa.int64())
+    return pa.array(
+        [numbers.setdefault(identity.of_value(value), len(numbers)) for value in column.to_pylist()], pa.int64()
+    )
 
 
 def _any_non_zero(columns: list[pa.ChunkedArray]) -> pa.ChunkedArray:
@@ -225,19 +225,19 @@ def _sorted(table: pa.Table, names: list[str]) -> pa.Table:
 
 def fold_sql(relation: Relation, stored: str, *, from_start: bool = False) -> str:
     """Give Spark SQL that does what `fold` does to the rows of `stored` (a name in backquotes)."""
-    keys = [_backquoted(c.name) for c in relation.columns if not relation.final or c.name in relation.key]
+    grouping = [c for c in relation.columns if not relation.final or c.name in relation.summed_by]
     by_name = {c.name: c.type for c in relation.columns} | {WEIGHT: types.BIGINT}
-    sums = {
+    made = {
         name: f"CAST(coalesce(sum({_backquoted(name)}), 0) AS {by_name[name]})"
         for name in (*relation.partial_sums, WEIGHT)
     }
-    columns = [
-        f"{sums[name]} AS {_backquoted(name)}" if name in sums else _backquoted(name)
-        for name in (*(c.name for c in relation.columns), WEIGHT)
-    ]
-    kept = [WEIGHT] if from_start or not relation.final else list(sums)
-    having = " OR ".join(f"{sums[name]} <> 0" for name in kept)
-    group = f" GROUP BY {', '.join(keys)}" if keys else ""
+    kept = [WEIGHT] if from_start or not relation.final else list(made)
+    having = " OR ".join(f"{made[name]} <> 0" for name in kept)
+    shown = {name: f"{total} AS {_backquoted(name)}" for name, total in made.items()}
+    shown |= {c.name: identity.identical([c])[0] for c in grouping}
+    by = identity.identical(grouping)[1]
+    group = f" GROUP BY {by}" if by else ""
+    columns = [shown[name] for name in (*(c.name for c in relation.columns), WEIGHT)]
     return f"SELECT {', '.join(columns)} FROM {stored}{group} HAVING {having}"
 
 
@@ -283,10 +283,8 @@ def _end(draft: Draft, relation: Relation, folded: Sequence[DataFile]) -> bool:
     if known is None:
         return False
     f, t = tables.data_file, tables.table_stats
-    live = sa.and_(
-        f.c.table_id == known[1], f.c.end_snapshot.is_(None), f.c.data_file_id.in_([file.id for file in folded])
-    )
-    ended = draft.connection.execute(f.update().where(live).values(end_snapshot=draft.epoch))
+    which = sa.and_(f.c.table_id == known[1], f.c.data_file_id.in_([file.id for file in folded]))
+    ended = draft.end(f, which, [file.entry for file in folded])
     draft.connection.execute(
         t.update()
         .where(t.c.table_id == known[1])
@@ -295,12 +293,12 @@ def _end(draft: Draft, relation: Relation, folded: Sequence[DataFile]) -> bool:
             file_size_bytes=t.c.file_size_bytes - sum(file.bytes for file in folded),
         )
     )
-    return ended.rowcount == len(folded)
+    return ended == len(folded)
 
 
 def _carried(draft: Draft) -> dict[str, list[object]]:
     # A view that was up to date still is: this snapshot changes no rows.
     return {
         name: [draft.epoch if frontier == draft.head else frontier, error]
-        for name, (frontier, error) in frontiers_of(draft.connection, draft.head).items()
+        for name, (frontier, error) in draft.frontiers.items()
     }

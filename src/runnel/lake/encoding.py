@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from runnel.model import types
-from runnel.model.relation import WEIGHT, Column, Final, ForeignKey, Kind, Relation, Trust
+from runnel.model.relation import WEIGHT, Column, Final, ForeignKey, Kind, Merged, Relation, Trust
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +54,8 @@ def encode_relation(relation: Relation) -> str:
                 "columns": [[c.name, str(c.type)] for c in final.columns],
                 "spark": list(final.spark),
                 "duckdb": list(final.duckdb),
+                "bands": list(final.bands),
+                "merged": [[m.name, m.spark, m.duckdb, m.window] for m in final.merged],
             },
             "references": [[list(key.columns), key.table, key.trust.value] for key in relation.references],
         }
@@ -69,8 +71,18 @@ def decode_relation(name: str, text: str) -> Relation:
         Kind(facts["kind"]),
         _columns(facts["columns"]),
         tuple(facts["key"]),
-        final and Final(_columns(final["columns"]), tuple(final["spark"]), tuple(final["duckdb"])),
+        final and _final(final),
         tuple(ForeignKey(tuple(own), table, Trust(trust)) for own, table, trust in facts.get("references", ())),
+    )
+
+
+def _final(facts: dict[str, Any]) -> Final:
+    return Final(
+        _columns(facts["columns"]),
+        tuple(facts["spark"]),
+        tuple(facts["duckdb"]),
+        tuple(facts.get("bands", ())),
+        tuple(Merged(*merged) for merged in facts.get("merged", ())),
     )
 
 

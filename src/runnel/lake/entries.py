@@ -36,13 +36,15 @@ class NewFile:
     rows: int
     bytes: int
     stats: Mapping[str, ColumnStats]
+    digest: str | None = None
 
 
 @dataclass(frozen=True)
 class DataFile:
     """A published Parquet file, visible from epoch `begin` until before `end`.
 
-    A *change* file holds what its relation changed by in epoch `begin`; the others were made by compaction.
+    A *change* file holds what its relation changed by in epoch `begin`; the others were made by compaction. `digest` is that of its
+    bytes, None where an earlier version wrote it; `entry` is the hash of all that the catalog says of it.
     """
 
     id: int
@@ -54,6 +56,8 @@ class DataFile:
     end: int | None
     change: bool
     stats: Mapping[str, ColumnStats]
+    digest: str | None = None
+    entry: int = 0
 
 
 def only_adds(file: NewFile | DataFile) -> bool:

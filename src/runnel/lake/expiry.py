@@ -15,10 +15,11 @@ import sqlalchemy as sa
 from pyarrow import fs
 
 from runnel.failpoints import reach
-from runnel.lake import encoding, files, tables
+from runnel.lake import digests, encoding, epochs, files, tables
 from runnel.lake.catalog import now
+from runnel.lake.epochs import frontiers_of, head_of
 from runnel.lake.lease import pinned
-from runnel.lake.snapshot import decode_view, frontiers_of, head_of
+from runnel.lake.snapshot import decode_view
 from runnel.lake.writer import end_gone_writers, live_writers, writer_of
 
 if TYPE_CHECKING:
@@ -151,8 +152,12 @@ def _remember_forgotten(connection: sa.Connection, changes: Sequence[sa.Row[Any]
     newest: dict[int, int] = {}
     for row in changes:
         newest[row.table_id] = max(newest.get(row.table_id, -1), row.begin_snapshot)
-    r = tables.runnel_relation
+    r, c = tables.runnel_relation, tables.runnel_changes
     for table_id, begin in newest.items():
+        kept = epochs.kept_changes(connection, table_id, "the catalog", needed=False)
+        if kept is not None and kept[0] < begin:
+            left = epochs.changes_row(table_id, begin, digests.total(entry for at, entry in kept[1] if at > begin))
+            connection.execute(c.update().where(c.c.table_id == table_id).values(**left))
         connection.execute(
             r.update().where(r.c.table_id == table_id, r.c.changes_from < begin).values(changes_from=begin)
         )
@@ -185,6 +190,7 @@ def _forget_definitions(connection: sa.Connection, kept: _Kept) -> None:
             tables.table_stats,
             tables.table_column_stats,
             tables.schema_versions,
+            tables.runnel_changes,
             r,
         ):
             connection.execute(table.delete().where(table.c.table_id == row.table_id))

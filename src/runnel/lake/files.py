@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from pyarrow import fs
 
 from runnel.errors import Place, Terminal
-from runnel.lake import encoding, kept
+from runnel.lake import digests, encoding, kept
 from runnel.lake.entries import ColumnStats, DataFile, NewFile
 from runnel.model import types
 from runnel.model.relation import WEIGHT
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
     from runnel.model.relation import Column, Relation
 
 ROW_GROUP = 8_192
+HINT = "`runnel fsck --repair` rebuilds what can be rebuilt; else bring the file back from a copy"
 _SYNC_THREADS = 8
+_CHECK_THREADS = 8
+_CHECKED_FILES = 200_000
 # Schemes as Spark writes them, and as Arrow does.
 _SCHEMES = {"s3a": "s3", "s3n": "s3", "gs": "gs", "hdfs": "hdfs", "abfss": "abfss"}
 
@@ -68,15 +71,17 @@ def write(relation: Relation, path: str, table: pa.Table) -> NewFile:
     }
     with disk_errors(relation.name, path):
         system.create_dir(str(Path(inside).parent), recursive=True)
+        sink = pa.BufferOutputStream()
+        with pq.ParquetWriter(sink, shaped.schema, metadata_collector=footers, **options) as writer:
+            writer.write_table(shaped, row_group_size=ROW_GROUP)
+        data = sink.getvalue()
         with system.open_output_stream(inside) as out:
-            with pq.ParquetWriter(out, shaped.schema, metadata_collector=footers, **options) as writer:
-                writer.write_table(shaped, row_group_size=ROW_GROUP)
-            size = out.tell()
+            out.write(data)
     if footers[0].num_rows != table.num_rows:
         raise incomplete(relation.name, footers[0].num_rows, table.num_rows, path)
     found = statistics(relation, footers[0], nan_known=True)
     found |= {name: ColumnStats(None, None, shaped[name].null_count, nan=True) for name in with_nan}
-    return NewFile(relation.name, path, shaped.num_rows, size, found)
+    return NewFile(relation.name, path, shaped.num_rows, data.size, found, str(digests.of_whole(data)))
 
 
 def _ranged(relation: Relation) -> list[Column]:
@@ -217,16 +222,23 @@ def adopt(relation: Relation, paths: Sequence[str], rows: int | None = None) -> 
 
 
 def _adopted(relation: Relation, paths: Sequence[str]) -> list[NewFile]:
-    adopted = []
-    for path in paths:
-        footer = open_file(relation.name, path).metadata
-        if footer.num_rows == 0:
-            delete(path)
-            continue
-        system, inside = filesystem(path)
-        size = system.get_file_info(inside).size
-        adopted.append(NewFile(relation.name, path, footer.num_rows, size, statistics(relation, footer)))
-    return adopted
+    with ThreadPoolExecutor(_CHECK_THREADS) as pool:
+        found = pool.map(lambda path: _adopted_one(relation, path), paths)
+        return [file for file in found if file is not None]
+
+
+def _adopted_one(relation: Relation, path: str) -> NewFile | None:
+    system, inside = filesystem(path)
+    with read_errors(relation.name, path), system.open_input_file(inside) as source:
+        size = source.size()
+        small = source.read(size) if size <= digests.WHOLE_BYTES else None
+        footer = pq.ParquetFile(source if small is None else pa.BufferReader(small)).metadata
+        if footer.num_rows:
+            end = digests.pages_end(footer, size)
+            digest = digests.of_whole(small, end) if small is not None else digests.of_tail(source, size, end)
+            return NewFile(relation.name, path, footer.num_rows, size, statistics(relation, footer), str(digest))
+    delete(path)
+    return None
 
 
 def sync(files: Sequence[NewFile]) -> None:
@@ -295,7 +307,7 @@ def missing(relation: str, path: str) -> Terminal:
         "RUNNEL-FILE-MISSING",
         f"a file of {relation} is missing",
         place=Place(path),
-        hint="bring it back from a copy, or rebuild what it belongs to",
+        hint=HINT,
     )
 
 
@@ -305,34 +317,78 @@ def broken(relation: str, path: str, why: object) -> Terminal:
         "RUNNEL-FILE-BROKEN",
         f"a file of {relation} cannot be read: {why}",
         place=Place(path),
-        hint="bring it back from a copy, or rebuild what it belongs to",
+        hint=HINT,
     )
 
 
-def open_file(
-    relation: str, path: str, size: int | None = None, footer: pq.FileMetaData | None = None
-) -> pq.ParquetFile:
-    """Open a Parquet file; `size` is how long it ought to be, `footer` its footer where it is known."""
-    system, inside = filesystem(path)
+@contextmanager
+def read_errors(relation: str, path: str) -> Iterator[None]:
+    """Say plainly that a file is missing, or cannot be read as it was written."""
     try:
-        source = system.open_input_file(inside)
-        if size is not None and source.size() != size:
-            raise broken(relation, path, f"it has {source.size()} bytes instead of {size}")
-        return pq.ParquetFile(source, metadata=footer, page_checksum_verification=True)
+        yield
     except FileNotFoundError as error:
         raise missing(relation, path) from error
     except (OSError, pa.ArrowException) as error:
         raise broken(relation, path, error) from error
 
 
+_checked: kept.Kept[bool] = kept.Kept(_CHECKED_FILES)
+
+
+def forget_checks() -> None:
+    """Have each file held against its digest again when it is read next."""
+    _checked.clear()
+
+
+def _checked_source(relation: str, file: DataFile | NewFile, source: pa.NativeFile) -> pa.NativeFile:
+    """Hold a file against its digest when this process reads it for the first time; give what to read it from."""
+    if source.size() != file.bytes:
+        raise broken(relation, file.path, f"it has {source.size()} bytes instead of {file.bytes}")
+    if file.digest is None or file.path in _checked:
+        return source
+    digest = digests.Digest.parse(file.digest)
+    if digest.whole is not None and file.bytes <= digests.WHOLE_BYTES:
+        data = source.read(file.bytes)
+        if digests.of_whole(data, digest.tail_from) != digest:
+            raise broken(relation, file.path, "its bytes are not those that were written")
+        source = pa.BufferReader(data)
+    elif digests.of_tail(source, file.bytes, digest.tail_from).tail != digest.tail:
+        raise broken(relation, file.path, "its footer is not the one that was written")
+    _checked.put(file.path, value=True, size=1)
+    return source
+
+
+def open_file(relation: str, file: DataFile | NewFile, footer: pq.FileMetaData | None = None) -> pq.ParquetFile:
+    """Open a data file, checked against its digest the first time; `footer` is its footer where it is known."""
+    system, inside = filesystem(file.path)
+    with read_errors(relation, file.path):
+        source = _checked_source(relation, file, system.open_input_file(inside))
+        return pq.ParquetFile(source, metadata=footer, page_checksum_verification=True)
+
+
+def verify(relation: str, files: Sequence[DataFile | NewFile]) -> None:
+    """Hold files against their digests, before somebody else reads them who does not know these; each once in a process."""
+    unchecked = [file for file in files if file.digest is not None and file.path not in _checked]
+
+    def check_one(file: DataFile | NewFile) -> None:
+        system, inside = filesystem(file.path)
+        with read_errors(relation, file.path), system.open_input_file(inside) as source:
+            _checked_source(relation, file, source)
+
+    if len(unchecked) < 4:
+        for file in unchecked:
+            check_one(file)
+    else:
+        with ThreadPoolExecutor(_CHECK_THREADS) as pool:
+            list(pool.map(check_one, unchecked))
+
+
 def check(relation: str, path: str) -> None:
-    """Read a whole file; raise if it is missing, or not as it was written."""
-    parquet = open_file(relation, path)
-    try:
-        for _ in parquet.iter_batches():
+    """Read a whole file; raise if it is missing, or one of its pages is not as it was written."""
+    system, inside = filesystem(path)
+    with read_errors(relation, path), system.open_input_file(inside) as source:
+        for _ in pq.ParquetFile(source, page_checksum_verification=True).iter_batches():
             pass
-    except (OSError, pa.ArrowException) as error:
-        raise broken(relation, path, error) from error
 
 
 def read(relation: Relation, files: Sequence[DataFile | NewFile], columns: Sequence[str] | None = None) -> pa.Table:
@@ -355,17 +411,23 @@ def read_groups(
     schema = schema or encoding.arrow_schema(relation)
     if not groups:
         return schema.empty_table()
-    parquet = open_file(relation.name, file.path, file.bytes, footer)
-    try:
-        return cast(parquet.read_row_groups(groups, columns=schema.names).select(schema.names), schema)
-    except (OSError, pa.ArrowException) as error:
-        raise broken(relation.name, file.path, error) from error
+    with read_errors(relation.name, file.path):
+        parquet = open_file(relation.name, file, footer)
+        rows = sum(footer.row_group(group).num_rows for group in groups)
+        return _as_wanted(relation, file, parquet.read_row_groups(groups, columns=schema.names), schema, rows)
 
 
 def _read_one(relation: Relation, file: DataFile | NewFile, schema: pa.Schema) -> pa.Table:
-    parquet = open_file(relation.name, file.path, file.bytes)
+    with read_errors(relation.name, file.path):
+        table = open_file(relation.name, file).read(columns=schema.names or [WEIGHT])
+        return _as_wanted(relation, file, table, schema, file.rows)
+
+
+def _as_wanted(relation: Relation, file: DataFile | NewFile, table: pa.Table, schema: pa.Schema, rows: int) -> pa.Table:
+    # A damaged page header can say that a page has fewer values.
+    if table.num_rows != rows:
+        raise broken(relation.name, file.path, f"it gives {table.num_rows} rows instead of {rows}")
     try:
-        table = parquet.read(columns=schema.names) if schema.names else parquet.read(columns=[WEIGHT])
         return cast(table.select(schema.names), schema)
-    except (OSError, KeyError, pa.ArrowException) as error:
+    except KeyError as error:
         raise broken(relation.name, file.path, error) from error

@@ -62,7 +62,7 @@ def footer(relation: str, file: DataFile | NewFile) -> Footer:
     """Give a file's footer; read once, however often it is asked for."""
     known = _kept.get(file.path)
     if known is None:
-        known = Footer(files.open_file(relation, file.path, file.bytes).metadata)
+        known = Footer(files.open_file(relation, file).metadata)
         _kept.put(file.path, known, known.metadata.serialized_size * UNPACKED)
     return known
 

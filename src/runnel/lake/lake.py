@@ -45,6 +45,7 @@ class Lake:
         self.catalog = catalog
         self.data = _absolute(data)
         self.durable = durable
+        catalog.upgrade()
         self.reader = SnapshotReader(catalog, self._full_path)
         self.state = catalog.state()
         self.writer = Writer(catalog, self.state)
@@ -165,8 +166,12 @@ class Lake:
         folder = self.folder(file.relation) + "/"
         return (file.path.removeprefix(folder), True) if file.path.startswith(folder) else (file.path, False)
 
-    def _full_path(self, relation: str, path: str, relative: bool) -> str:  # noqa: FBT001
+    def full_path(self, relation: str, path: str, *, relative: bool) -> str:
+        """Give the path of a file that the catalog keeps, perhaps `relative` to the relation's folder."""
         return f"{self.folder(relation)}/{path}" if relative else path
+
+    def _full_path(self, relation: str, path: str, relative: bool) -> str:  # noqa: FBT001
+        return self.full_path(relation, path, relative=relative)
 
     def write(self, relation: Relation, table: pa.Table, *, remembered: bool = True) -> NewFile:
         """Write signed rows as one Parquet file, not yet published; they stay in memory for a while if they will be asked for."""
@@ -234,7 +239,8 @@ class Lake:
         """Give the records of the last epochs, newest last, each with `epoch`, `kind` and `time`."""
         e = tables.runnel_epoch
         with self.catalog.read() as connection:
-            rows = connection.execute(sa.select(e).order_by(e.c.epoch.desc()).limit(limit)).all()
+            wanted = sa.select(e.c.epoch, e.c.kind, e.c.time, e.c.record)
+            rows = connection.execute(wanted.order_by(e.c.epoch.desc()).limit(limit)).all()
         return [
             {**json.loads(row.record), "epoch": row.epoch, "kind": row.kind, "time": row.time} for row in reversed(rows)
         ]

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from runnel.errors import Terminal, nearest
 from runnel.lake import encoding, files, footers
 from runnel.lake.kept import Kept
+from runnel.model import arrow
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ def _cast_keys(relation: Relation, schema: pa.Schema, keys: pa.Table) -> pa.Tabl
 
 def _wanted(relation: Relation, name: str, values: pa.ChunkedArray) -> _Wanted:
     type_ = next(c.type for c in relation.columns if c.name == name)
-    whole = values.combine_chunks()
+    whole = arrow.plain_floats(values.combine_chunks())
     unique = whole.unique() if not pa.types.is_nested(values.type) else whole
     ordered = each = None
     if footers.ordered(type_):
@@ -296,7 +297,9 @@ def _mask(table: pa.Table, wanted: list[_Wanted]) -> pa.ChunkedArray | None:
     for part in wanted:
         if pa.types.is_nested(part.values.type):
             continue
-        one = pc.is_in(table[part.name].cast(part.values.type), value_set=part.values)
+        # Of -0.0 and 0.0, and of two NaN, Arrow says that one is not in the other.
+        column = arrow.plain_floats(table[part.name].cast(part.values.type))
+        one = pc.is_in(column, value_set=part.values)
         mask = one if mask is None else pc.and_(mask, one)
     return mask
 

@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from runnel.errors import Conflict, Terminal
 from runnel.failpoints import reach
-from runnel.lake import duckdb_views, encoding, tables
+from runnel.lake import digests, duckdb_views, encoding, epochs, tables
 from runnel.lake.catalog import MAIN_SCHEMA_ID, STATE_SCHEMA_ID, now
-from runnel.lake.snapshot import encode_view, frontiers_of, unknown_relation
+from runnel.lake.snapshot import encode_view, unknown_relation
 from runnel.lake.writer import missing_writers, writer_of
 from runnel.model.relation import Kind
 
@@ -43,6 +43,9 @@ class Draft:
     next_catalog_id: int
     next_file_id: int
     relations: dict[str, tuple[Relation, int]]
+    frontiers: dict[str, list[Any]]
+    added_up: int | None
+    """The sum of all entries that this snapshot will show; None where an earlier version left no sum to begin with."""
     made: list[str] = field(default_factory=list)
     schema_changed: bool = False
 
@@ -52,20 +55,35 @@ class Draft:
             raise unknown_relation(name, self.relations)
         return self.relations[name]
 
+    def show(self, *entries: int) -> None:
+        """Count entries that this snapshot is the first to show."""
+        self.added_up = None if self.added_up is None else digests.total(entries, self.added_up)
+
+    def end(self, table: sa.Table, which: sa.ColumnElement[bool], entries: Sequence[int] | None = None) -> int:
+        """End rows that are shown now, and say how many; `entries` are their hashes, where they are known."""
+        ending = sa.and_(which, table.c.end_snapshot.is_(None))
+        ended = entries if entries is not None else epochs.hashes(self.connection, table, ending)
+        known = None if None in ended else [-entry for entry in ended if entry is not None]
+        self.added_up = None if known is None or self.added_up is None else digests.total(known, self.added_up)
+        done = self.connection.execute(table.update().where(ending).values(end_snapshot=self.epoch))
+        return int(done.rowcount)
+
 
 def begin(connection: sa.Connection, reader: SnapshotReader) -> Draft:
     """Start a snapshot on top of the newest one."""
-    top = connection.execute(sa.select(tables.snapshot).order_by(tables.snapshot.c.snapshot_id.desc()).limit(1)).one()
-    known: Definitions = reader.definitions(connection, top.schema_version, top.snapshot_id)
+    top = reader.epoch(connection, epochs.head_of(connection, reader.place))
+    known: Definitions = reader.definitions(connection, top.schema_version, top.epoch)
     relations = {name: (relation, known.ids[name]) for name, relation in known.relations.items()}
     return Draft(
         connection,
-        top.snapshot_id,
-        top.snapshot_id + 1,
+        top.epoch,
+        top.epoch + 1,
         top.schema_version,
         top.next_catalog_id,
         top.next_file_id,
         relations,
+        {name: list(state) for name, state in top.frontiers.items()},
+        top.added_up,
     )
 
 
@@ -80,16 +98,15 @@ def publish(
     check_base(draft, commit.base, exact=commit.moment is not None)
     check_writers(draft, commit.add)
     reach("publish:begun")
-    frontiers = {name: list(state) for name, state in frontiers_of(connection, draft.head).items()}
     for name in commit.drop:
         _drop(draft, name)
     for relation in commit.create:
         _create(draft, relation)
     add_files(draft, commit.add, stored_path, change=True)
     reach("publish:files-listed")
-    _define(draft, commit, frontiers)
+    _define(draft, commit, draft.frontiers)
     _move_positions(draft, commit.positions)
-    finish(draft, commit.kind, commit.record, frontiers, publish_id=commit.id, moment=commit.moment)
+    finish(draft, commit.kind, commit.record, draft.frontiers, publish_id=commit.id, moment=commit.moment)
     return draft.epoch
 
 
@@ -125,7 +142,8 @@ def add_files(
     """List files with their statistics under the draft's epoch."""
     if not files:
         return
-    totals = _totals(draft, {draft.known(file.relation)[1] for file in files})
+    numbers = {draft.known(file.relation)[1] for file in files}
+    totals, changes = _totals(draft, numbers)
     listed, marks, stats = [], [], []
     for file in files:
         relation, table_id = draft.known(file.relation)
@@ -139,8 +157,16 @@ def add_files(
                 "file_size_bytes": file.bytes, "row_id_start": total["next_row_id"],
             }
         )  # fmt: skip
-        marks.append({"data_file_id": number, "change": change})
-        stats.extend(_stats_rows(relation, table_id, number, file))
+        of_file = _stats_rows(relation, table_id, number, file)
+        sizes = (file.rows, file.bytes)
+        entry = digests.file_entry(
+            number, table_id, draft.epoch, (path, relative), sizes, change, file.digest, map(_said_of_column, of_file)
+        )
+        draft.show(entry)
+        if change and table_id in changes:
+            changes[table_id] = (changes[table_id][0], digests.total((entry,), changes[table_id][1]))
+        marks.append({"data_file_id": number, "change": change, "digest": file.digest, "entry": f"{entry:016x}"})
+        stats.extend(of_file)
         total["record_count"] += file.rows
         total["next_row_id"] += file.rows
         total["file_size_bytes"] += file.bytes
@@ -151,20 +177,32 @@ def add_files(
     # Two statements, whatever the number of relations; an UPDATE per relation is slow over a network.
     draft.connection.execute(tables.table_stats.delete().where(tables.table_stats.c.table_id.in_(list(totals))))
     draft.connection.execute(tables.table_stats.insert(), [{"table_id": n, **total} for n, total in totals.items()])
+    if change and changes:
+        c = tables.runnel_changes
+        draft.connection.execute(c.delete().where(c.c.table_id.in_(list(changes))))
+        draft.connection.execute(c.insert(), [epochs.changes_row(n, *kept) for n, kept in changes.items()])
     draft.made.extend(f"inserted_into_table:{number}" for number in totals)
 
 
-def _totals(draft: Draft, table_ids: set[int]) -> dict[int, dict[str, int]]:
-    t = tables.table_stats.c
-    rows = draft.connection.execute(sa.select(tables.table_stats).where(t.table_id.in_(sorted(table_ids)))).all()
-    return {
-        row.table_id: {
-            "record_count": row.record_count,
-            "next_row_id": row.next_row_id,
-            "file_size_bytes": row.file_size_bytes,
-        }
-        for row in rows
-    }
+def _totals(draft: Draft, table_ids: set[int]) -> tuple[dict[int, dict[str, int]], dict[int, tuple[int, int]]]:
+    """Give the totals of relations, and from where on their changes are kept with the sum of these.
+
+    Relations that an earlier version made have no such sum.
+    """
+    t, c = tables.table_stats, tables.runnel_changes
+    joined = sa.select(t, c.c.changes_from, c.c.added_up, c.c.entry).outerjoin(c, c.c.table_id == t.c.table_id)
+    rows = draft.connection.execute(joined.where(t.c.table_id.in_(sorted(table_ids)))).mappings().all()
+    names = ("record_count", "next_row_id", "file_size_bytes")
+    totals = {row["table_id"]: {name: row[name] for name in names} for row in rows}
+    changes = {}
+    for row in rows:
+        if row["entry"] is not None:
+            number, since = row["table_id"], row["changes_from"]
+            with epochs.understood("the catalog", "the sum of a relation's changes"):
+                changes[number] = (since, int(row["added_up"], 16))
+            if row["entry"] != epochs.changes_row(number, *changes[number])["entry"]:
+                raise epochs.damaged("the catalog", f"the sum of the changes of relation {number} is another one")
+    return totals, changes
 
 
 def _stats_rows(relation: Relation, table_id: int, number: int, file: NewFile) -> list[dict[str, Any]]:
@@ -178,6 +216,11 @@ def _stats_rows(relation: Relation, table_id: int, number: int, file: NewFile) -
         }
         for name, stats in file.stats.items()
     ]  # fmt: skip
+
+
+def _said_of_column(row: dict[str, Any]) -> tuple[Any, ...]:
+    names = ("column_id", "null_count", "min_value", "max_value", "contains_nan")
+    return tuple(row[name] for name in names)
 
 
 def _create(draft: Draft, relation: Relation) -> None:
@@ -198,15 +241,11 @@ def _create(draft: Draft, relation: Relation) -> None:
         ],
     )  # fmt: skip
     execute(tables.column.insert(), [_column_row(field, number, epoch) for field in encoding.fields(relation)])
-    execute(
-        tables.runnel_relation.insert(),
-        [
-            {
-                "table_id": number, "name": relation.name, "definition": encoding.encode_relation(relation),
-                "begin_snapshot": epoch, "changes_from": -1,
-            }
-        ],
-    )  # fmt: skip
+    definition = encoding.encode_relation(relation)
+    row = {"table_id": number, "name": relation.name, "definition": definition, "begin_snapshot": epoch}
+    execute(tables.runnel_relation.insert(), [{**row, "changes_from": -1}])
+    execute(tables.runnel_changes.insert(), [epochs.changes_row(number, -1, 0)])
+    draft.show(epochs.hash_of(tables.runnel_relation, row))
     execute(
         tables.table_stats.insert(), [{"table_id": number, "record_count": 0, "next_row_id": 0, "file_size_bytes": 0}]
     )
@@ -252,16 +291,9 @@ def _column_row(field: encoding.Field, table_id: int, epoch: int) -> dict[str, A
 def _drop(draft: Draft, name: str) -> None:
     relation, number = draft.known(name)
     for table in (tables.table, tables.column, tables.data_file, tables.runnel_relation):
-        draft.connection.execute(
-            table.update()
-            .where(table.c.table_id == number, table.c.end_snapshot.is_(None))
-            .values(end_snapshot=draft.epoch)
-        )
+        draft.end(table, table.c.table_id == number)
     if relation.kind is not Kind.STAGE:
-        v = tables.view
-        draft.connection.execute(
-            v.update().where(v.c.view_name == name, v.c.end_snapshot.is_(None)).values(end_snapshot=draft.epoch)
-        )
+        draft.end(tables.view, tables.view.c.view_name == name)
     del draft.relations[name]
     draft.schema_changed = True
     draft.made.append(f"dropped_table:{number}")
@@ -270,10 +302,7 @@ def _drop(draft: Draft, name: str) -> None:
 def _define(draft: Draft, commit: Commit, frontiers: dict[str, list[Any]]) -> None:
     for name in [*commit.undefine, *(view.name for view in commit.define)]:
         frontiers.pop(name, None)
-        v = tables.runnel_view
-        draft.connection.execute(
-            v.update().where(v.c.name == name, v.c.end_snapshot.is_(None)).values(end_snapshot=draft.epoch)
-        )
+        draft.end(tables.runnel_view, tables.runnel_view.c.name == name)
         draft.schema_changed = True
     if commit.define:
         rows = [
@@ -281,6 +310,7 @@ def _define(draft: Draft, commit: Commit, frontiers: dict[str, list[Any]]) -> No
             for view in commit.define
         ]
         draft.connection.execute(tables.runnel_view.insert(), rows)
+        draft.show(*(epochs.hash_of(tables.runnel_view, row) for row in rows))
     frontiers.update((view.name, [view.frontier, view.error]) for view in commit.define)
     for name, frontier in commit.frontiers.items():
         _state_of(frontiers, name)[0] = draft.epoch if frontier is None else frontier
@@ -298,14 +328,13 @@ def _move_positions(draft: Draft, positions: dict[str, dict[str, Any]]) -> None:
     if not positions:
         return
     p = tables.runnel_position
-    draft.connection.execute(
-        p.update().where(p.c.source.in_(list(positions)), p.c.end_snapshot.is_(None)).values(end_snapshot=draft.epoch)
-    )
+    draft.end(p, p.c.source.in_(list(positions)))
     rows = [
         {"source": source, "begin_snapshot": draft.epoch, "position": json.dumps(position)}
         for source, position in positions.items()
     ]
     draft.connection.execute(p.insert(), rows)
+    draft.show(*(epochs.hash_of(p, row) for row in rows))
 
 
 def finish(
@@ -320,16 +349,10 @@ def finish(
     """Write the snapshot itself with the publish's id, and the epoch's record, as of now or of a given moment."""
     at = moment or now()
     execute = draft.connection.execute
-    execute(
-        tables.snapshot.insert(),
-        [
-            {
-                "snapshot_id": draft.epoch, "snapshot_time": at,
-                "schema_version": draft.schema_version + int(draft.schema_changed),
-                "next_catalog_id": draft.next_catalog_id, "next_file_id": draft.next_file_id,
-            }
-        ],
-    )  # fmt: skip
+    schema_version = draft.schema_version + int(draft.schema_changed)
+    numbers = {"next_catalog_id": draft.next_catalog_id, "next_file_id": draft.next_file_id}
+    row = {"snapshot_id": draft.epoch, "snapshot_time": at, "schema_version": schema_version, **numbers}
+    execute(tables.snapshot.insert(), [row])
     execute(
         tables.snapshot_changes.insert(),
         [
@@ -342,12 +365,10 @@ def finish(
             }
         ],
     )
-    execute(
-        tables.runnel_epoch.insert(),
-        [
-            {
-                "epoch": draft.epoch, "kind": kind, "time": at,
-                "frontiers": json.dumps(frontiers), "record": json.dumps(record, default=str),
-            }
-        ],
-    )  # fmt: skip
+    if draft.added_up is None:
+        draft.added_up = epochs.shown(draft.connection, draft.epoch)
+    texts = (json.dumps(frontiers), json.dumps(record, default=str))
+    facts = (kind, at, *texts, schema_version, *numbers.values())
+    digest = digests.epoch_digest(draft.added_up, draft.epoch, facts)
+    row = {"epoch": draft.epoch, "kind": kind, "time": at, "frontiers": texts[0], "record": texts[1], "digest": digest}
+    execute(tables.runnel_epoch.insert(), [row])

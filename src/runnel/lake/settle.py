@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from runnel.errors import Conflict, Place, RunnelError, Transient, Unreachable
 from runnel.lake import tables
-from runnel.lake.snapshot import head_of
+from runnel.lake.epochs import head_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable

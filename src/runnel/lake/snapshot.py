@@ -11,30 +11,36 @@ from typing import TYPE_CHECKING, Any
 import sqlalchemy as sa
 
 from runnel.errors import Place, Terminal, nearest
-from runnel.lake import encoding, tables
+from runnel.lake import digests, encoding, epochs, tables
 from runnel.lake.entries import ColumnStats, DataFile, ViewEntry
+from runnel.lake.epochs import head_of
 from runnel.model.relation import Kind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from runnel.lake.catalog import Catalog
+    from runnel.lake.epochs import Epoch
     from runnel.model.relation import Relation
 
 _KEPT_SNAPSHOTS = 8
 _KEPT_SCHEMAS = 4
-_KEPT_STATS = 50_000
+_KEPT_STATS = 10_000
 _BATCH = 500
 
 
 @dataclass(frozen=True)
 class Definitions:
-    """The relations, and the views with the stages below them, of one schema version; `ids` are the relations' table ids."""
+    """The relations, and the views with the stages below them, of one schema version; `ids` are the relations' table ids.
+
+    `added_up` is the sum of the hashes of their rows.
+    """
 
     relations: Mapping[str, Relation]
     ids: Mapping[str, int]
     names: Mapping[int, str]
     entries: Mapping[str, ViewEntry]
+    added_up: int
 
 
 class Snapshot:
@@ -47,9 +53,10 @@ class Snapshot:
         entries: Mapping[str, ViewEntry],
         positions: Mapping[str, dict[str, Any]],
         files: Mapping[int, tuple[DataFile, ...]],
+        files_added_up: int,
         reader: SnapshotReader,
     ) -> None:
-        """Hold what was loaded; `files` are by table id."""
+        """Hold what was loaded; `files` are by table id, `files_added_up` is the sum of the hashes of their entries."""
         self.epoch = epoch
         self.relations: Mapping[str, Relation] = definitions.relations
         self.entries = entries
@@ -57,6 +64,7 @@ class Snapshot:
         self.positions = positions
         self.definitions = definitions
         self.live = files
+        self.files_added_up = files_added_up
         self._reader = reader
 
     @property
@@ -106,21 +114,26 @@ class SnapshotReader:
         self._lock = RLock()
         self._snapshots: OrderedDict[int, Snapshot] = OrderedDict()
         self._definitions: OrderedDict[int, Definitions] = OrderedDict()
-        self._stats: dict[int, Mapping[str, ColumnStats]] = {}
+        self._stats: dict[int, tuple[Mapping[str, ColumnStats], list[tuple[Any, ...]]]] = {}
+
+    @property
+    def place(self) -> str:
+        """The catalog's name, for errors."""
+        return self._catalog.name
 
     def head(self) -> int:
         """Give the newest epoch."""
         with self._catalog.read() as connection:
-            return head_of(connection)
+            return head_of(connection, self.place)
 
     def at(self, epoch: int | None) -> Snapshot:
         """Give the state as of an epoch, or the newest one."""
         with self._lock, self._catalog.read() as connection:
-            wanted = head_of(connection) if epoch is None else epoch
+            wanted = head_of(connection, self.place) if epoch is None else epoch
             if wanted not in self._snapshots:
-                self._snapshots[wanted] = self._load(connection, wanted)
-            elif epoch is not None:
-                self._schema_version(connection, epoch)  # raises if it has expired meanwhile
+                self._snapshots[wanted] = self._loaded(connection, wanted)
+            elif epoch is not None and not _is_kept(connection, epoch):
+                raise self._unknown(connection, epoch)
             self._snapshots.move_to_end(wanted)
             while len(self._snapshots) > _KEPT_SNAPSHOTS:
                 self._snapshots.popitem(last=False)
@@ -135,53 +148,66 @@ class SnapshotReader:
                     self._definitions.popitem(last=False)
             return self._definitions[schema_version]
 
-    def _schema_version(self, connection: sa.Connection, epoch: int) -> int:
-        found = connection.execute(
-            sa.select(tables.snapshot.c.schema_version).where(tables.snapshot.c.snapshot_id == epoch)
-        ).scalar_one_or_none()
-        if found is not None:
-            return int(found)
-        if 0 <= epoch < head_of(connection):
-            raise expired(epoch, self._catalog.name)
-        raise Terminal(
-            "RUNNEL-EPOCH-UNKNOWN",
-            f"there is no epoch {epoch}",
-            place=Place(self._catalog.name),
-            hint=f"the newest is {head_of(connection)}",
-        )
+    def epoch(self, connection: sa.Connection, epoch: int) -> Epoch:
+        """Give an epoch's own row; raise if it is not there, or not as it was published."""
+        catalog = self._catalog
+        how = {"has_digests": catalog.has_digests, "needs_digests": catalog.needs_digests}
+        with epochs.understood(self.place, f"the row of epoch {epoch}"):
+            found = epochs.load(connection, epoch, self.place, **how)
+        if found is None:
+            raise self._unknown(connection, epoch)
+        return found
 
-    def _load(self, connection: sa.Connection, epoch: int) -> Snapshot:
-        definitions = self.definitions(connection, self._schema_version(connection, epoch), epoch)
-        frontiers = frontiers_of(connection, epoch)
+    def _unknown(self, connection: sa.Connection, epoch: int) -> Terminal:
+        head = head_of(connection, self.place)
+        if 0 <= epoch < head:
+            return expired(epoch, self.place)
+        hint = f"the newest is {head}"
+        return Terminal("RUNNEL-EPOCH-UNKNOWN", f"there is no epoch {epoch}", place=Place(self.place), hint=hint)
+
+    def _loaded(self, connection: sa.Connection, epoch: int) -> Snapshot:
+        own = self.epoch(connection, epoch)
+        with epochs.understood(self.place, f"an entry of epoch {epoch}"):
+            return self._load(connection, own)
+
+    def _load(self, connection: sa.Connection, own: Epoch) -> Snapshot:
+        definitions = self.definitions(connection, own.schema_version, own.epoch)
+        rows = connection.execute(_visible(tables.runnel_position, own.epoch)).mappings().all()
+        positions = digests.total(epochs.hash_of(tables.runnel_position, row) for row in rows)
+        files, files_added_up = self._load_files(connection, definitions, own.epoch)
+        found = digests.total((definitions.added_up, positions, files_added_up))
+        if own.added_up not in (None, found):
+            self._definitions.clear()
+            raise epochs.damaged(self.place, f"what epoch {own.epoch} shows is not what was published with it")
         entries = {
-            name: replace(entry, frontier=frontiers[name][0], error=frontiers[name][1])
+            name: replace(entry, frontier=own.frontiers[name][0], error=own.frontiers[name][1])
             for name, entry in definitions.entries.items()
         }
-        positions = {
-            row.source: json.loads(row.position)
-            for row in connection.execute(_visible(tables.runnel_position, epoch)).all()
-        }
-        return Snapshot(epoch, definitions, entries, positions, self._load_files(connection, definitions, epoch), self)
+        at = {row["source"]: json.loads(row["position"]) for row in rows}
+        return Snapshot(own.epoch, definitions, entries, at, files, files_added_up, self)
 
     def _load_files(
         self, connection: sa.Connection, definitions: Definitions, epoch: int
-    ) -> Mapping[int, tuple[DataFile, ...]]:
+    ) -> tuple[Mapping[int, tuple[DataFile, ...]], int]:
         f = tables.data_file
         before = max((e for e in self._snapshots if e < epoch), default=None)
         # Of an epoch that has expired it is no longer known which of its files ended since.
         if before is None or not _is_kept(connection, before):
-            rows = connection.execute(_files(_seen(f, epoch))).all()
-            return self._grouped(connection, definitions, rows, {})
+            rows = connection.execute(self._files(epochs.seen(f, epoch))).all()
+            return self._grouped(connection, definitions, rows, {}, 0)
         live = self._snapshots[before].live
         ended = connection.execute(
             sa.select(f.c.data_file_id, f.c.table_id).where(f.c.end_snapshot > before, f.c.end_snapshot <= epoch)
         ).all()
         gone = {row.data_file_id for row in ended}
-        kept = {number: files for number, files in live.items() if number in definitions.names}
+        kept = dict(live)
+        added_up = self._snapshots[before].files_added_up
         for number in {row.table_id for row in ended} & set(kept):
+            added_up = digests.total((-file.entry for file in kept[number] if file.id in gone), added_up)
             kept[number] = tuple(file for file in kept[number] if file.id not in gone)
-        rows = connection.execute(_files(sa.and_(f.c.begin_snapshot > before, _seen(f, epoch)))).all()
-        return self._grouped(connection, definitions, rows, kept)
+        kept = {number: files for number, files in kept.items() if number in definitions.names}
+        rows = connection.execute(self._files(sa.and_(f.c.begin_snapshot > before, epochs.seen(f, epoch)))).all()
+        return self._grouped(connection, definitions, rows, kept, added_up)
 
     def _grouped(
         self,
@@ -189,13 +215,15 @@ class SnapshotReader:
         definitions: Definitions,
         rows: Sequence[sa.Row[Any]],
         into: dict[int, tuple[DataFile, ...]],
-    ) -> dict[int, tuple[DataFile, ...]]:
+        added_up: int,
+    ) -> tuple[dict[int, tuple[DataFile, ...]], int]:
         added: dict[int, list[DataFile]] = {}
         for file, number in self._made(connection, definitions, rows):
             added.setdefault(number, []).append(file)
         for number, files in added.items():
             into[number] = (*into.get(number, ()), *files)
-        return into
+            added_up = digests.total((file.entry for file in files), added_up)
+        return into, added_up
 
     def changes(self, snapshot: Snapshot, table_id: int, since: int | None) -> tuple[DataFile, ...]:
         """Load the change files of a relation in (since, the snapshot's epoch]; None = from the oldest that are all kept."""
@@ -203,13 +231,24 @@ class SnapshotReader:
         with self._lock, self._catalog.read() as connection:
             forgotten = connection.scalar(sa.select(r.c.changes_from).where(r.c.table_id == table_id))
             after = forgotten if since is None else since
+            catalog = self._catalog
+            kept = None
+            if catalog.has_digests and forgotten is not None:
+                kept = epochs.kept_changes(connection, table_id, self.place, needed=catalog.needs_digests)
+            if kept is not None and kept[0] != forgotten:
+                raise epochs.damaged(self.place, f"changes of relation {table_id} are kept since two epochs")
             if forgotten is None or after is None or after < forgotten:
                 raise expired(snapshot.epoch if since is None else since, self._catalog.name)
             in_range = sa.and_(
                 f.c.table_id == table_id, f.c.begin_snapshot > after, f.c.begin_snapshot <= snapshot.epoch
             )
-            rows = connection.execute(_files(sa.and_(in_range, tables.runnel_file.c.change == sa.true()))).all()
-            return tuple(file for file, _ in self._made(connection, snapshot.definitions, rows))
+            rows = connection.execute(self._files(sa.and_(in_range, tables.runnel_file.c.change == sa.true()))).all()
+            if kept is not None and len(rows) != sum(after < begin <= snapshot.epoch for begin, _ in kept[1]):
+                raise epochs.damaged(
+                    self.place, f"the changes of relation {table_id} are not those that were published"
+                )
+            with epochs.understood(self.place, f"a change up to epoch {snapshot.epoch}"):
+                return tuple(file for file, _ in self._made(connection, snapshot.definitions, rows))
 
     def _made(
         self, connection: sa.Connection, definitions: Definitions, rows: Sequence[sa.Row[Any]]
@@ -220,31 +259,50 @@ class SnapshotReader:
         for row in rows:
             name = definitions.names[row.table_id]
             path = self._path_of(name, row.path, bool(row.path_is_relative))
+            stats, said = self._stats.get(row.data_file_id, ({}, []))
+            entry = epochs.hash_of_file(row, said)
+            if row.entry is not None and row.entry != f"{entry:016x}":
+                raise epochs.damaged(self.place, f"what it says of {path}, a file of {name}, is not what was published")
             file = DataFile(
                 row.data_file_id, name, path, row.record_count, row.file_size_bytes,
-                row.begin_snapshot, row.end_snapshot, bool(row.change), self._stats.get(row.data_file_id, {}),
+                row.begin_snapshot, row.end_snapshot, bool(row.change), stats, row.digest, entry,
             )  # fmt: skip
             made.append((file, row.table_id))
         return made
 
     def _load_stats(self, connection: sa.Connection, definitions: Definitions, rows: Sequence[sa.Row[Any]]) -> None:
-        if len(self._stats) > _KEPT_STATS:
+        if len(self._stats) > max(_KEPT_STATS, 4 * len(rows)):  # most are of files that are gone
             self._stats.clear()
         wanted = [row.data_file_id for row in rows if row.data_file_id not in self._stats]
         decoders: dict[int, dict[int, tuple[str, Callable[[str], Any]]]] = {}
         for start in range(0, len(wanted), _BATCH):
-            loaded: dict[int, dict[str, ColumnStats]] = {number: {} for number in wanted[start : start + _BATCH]}
-            for table_id, number, column_id, nulls, low, high, nan in connection.execute(_STATS, {"ids": list(loaded)}):
-                if table_id not in decoders:
-                    decoders[table_id] = _decoders(definitions.relations[definitions.names[table_id]])
-                name, decode = decoders[table_id][column_id]
-                loaded[number][name] = ColumnStats(
-                    None if low is None else decode(low),
-                    None if high is None else decode(high),
-                    nulls,
-                    None if nan is None else bool(nan),
-                )
+            loaded: dict[int, tuple[dict[str, ColumnStats], list[tuple[Any, ...]]]] = {
+                number: ({}, []) for number in wanted[start : start + _BATCH]
+            }
+            for row in connection.execute(_STATS, {"ids": list(loaded)}):
+                stats, said = loaded[row.data_file_id]
+                told = epochs.said_of_column(row)
+                said.append(told)
+                if row.table_id not in decoders:
+                    decoders[row.table_id] = _decoders(definitions.relations[definitions.names[row.table_id]])
+                name, decode = decoders[row.table_id][row.column_id]
+                _, nulls, low, high, nan = told
+                low, high = (None if value is None else decode(value) for value in (low, high))
+                stats[name] = ColumnStats(low, high, nulls, nan)
             self._stats.update(loaded)
+
+    def _files(self, condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
+        f, r = tables.data_file, tables.runnel_file
+        added = (r.c.digest, r.c.entry) if self._catalog.has_digests else epochs.NO_DIGESTS
+        return (
+            sa.select(
+                f.c.data_file_id, f.c.table_id, f.c.path, f.c.path_is_relative, f.c.record_count, f.c.file_size_bytes,
+                f.c.begin_snapshot, f.c.end_snapshot, r.c.change, *added,
+            )
+            .join(r, r.c.data_file_id == f.c.data_file_id)
+            .where(condition)
+            .order_by(f.c.begin_snapshot, f.c.data_file_id)
+        )  # fmt: skip
 
 
 _S = tables.file_column_stats.c
@@ -268,56 +326,24 @@ def expired(epoch: int, where: str) -> Terminal:
     )
 
 
-def head_of(connection: sa.Connection) -> int:
-    """Give the newest epoch that this transaction sees."""
-    return int(connection.execute(_HEAD).scalar_one())
-
-
-_HEAD = sa.select(sa.func.max(tables.snapshot.c.snapshot_id))
-
-
-def frontiers_of(connection: sa.Connection, epoch: int) -> dict[str, tuple[int, str | None]]:
-    """Give each view's frontier and error as of an epoch."""
-    text = connection.execute(
-        sa.select(tables.runnel_epoch.c.frontiers).where(tables.runnel_epoch.c.epoch == epoch)
-    ).scalar_one()
-    return {name: (frontier, error) for name, (frontier, error) in json.loads(text).items()}
-
-
-def _seen(table: sa.Table, epoch: int) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        table.c.begin_snapshot <= epoch, sa.or_(table.c.end_snapshot.is_(None), table.c.end_snapshot > epoch)
-    )
-
-
 def _visible(table: sa.Table, epoch: int) -> sa.Select[Any]:
-    return sa.select(table).where(_seen(table, epoch))
-
-
-def _files(condition: sa.ColumnElement[bool]) -> sa.Select[Any]:
-    f, r = tables.data_file, tables.runnel_file
-    return (
-        sa.select(
-            f.c.data_file_id, f.c.table_id, f.c.path, f.c.path_is_relative, f.c.record_count, f.c.file_size_bytes,
-            f.c.begin_snapshot, f.c.end_snapshot, r.c.change,
-        )
-        .join(r, r.c.data_file_id == f.c.data_file_id)
-        .where(condition)
-        .order_by(f.c.begin_snapshot, f.c.data_file_id)
-    )  # fmt: skip
+    return sa.select(table).where(epochs.seen(table, epoch))
 
 
 def _load_definitions(connection: sa.Connection, epoch: int) -> Definitions:
     relations: dict[str, Relation] = {}
     ids: dict[str, int] = {}
-    for row in connection.execute(_visible(tables.runnel_relation, epoch).order_by(tables.runnel_relation.c.table_id)):
-        relations[row.name] = encoding.decode_relation(row.name, row.definition)
-        ids[row.name] = row.table_id
-    entries = {
-        row.name: decode_view(row.name, row.definition)
-        for row in connection.execute(_visible(tables.runnel_view, epoch))
-    }
-    return Definitions(relations, ids, {number: name for name, number in ids.items()}, entries)
+    order = tables.runnel_relation.c.table_id
+    rows = connection.execute(_visible(tables.runnel_relation, epoch).order_by(order)).mappings().all()
+    for row in rows:
+        relations[row["name"]] = encoding.decode_relation(row["name"], row["definition"])
+        ids[row["name"]] = row["table_id"]
+    views = connection.execute(_visible(tables.runnel_view, epoch)).mappings().all()
+    entries = {row["name"]: decode_view(row["name"], row["definition"]) for row in views}
+    hashes = [epochs.hash_of(tables.runnel_relation, row) for row in rows]
+    hashes += [epochs.hash_of(tables.runnel_view, row) for row in views]
+    names = {number: name for name, number in ids.items()}
+    return Definitions(relations, ids, names, entries, digests.total(hashes))
 
 
 def _is_stage(definitions: Definitions, name: str) -> bool:

@@ -128,12 +128,15 @@ _table(
 )
 
 runnel_metadata = Table("runnel_metadata", metadata, Column("key", String, primary_key=True), Column("value", String))
-# Which files are changes, and to tell them from what compaction wrote.
+# Which files are changes, and to tell them from what compaction wrote; the digest of a file's bytes, and the hash of all that is said
+# of it here (`digests.file_entry`), both empty where an earlier version wrote it.
 runnel_file = Table(
     "runnel_file",
     metadata,
     Column("data_file_id", BigInteger, primary_key=True, autoincrement=False),
     Column("change", _BOOL, nullable=False),
+    Column("digest", String),
+    Column("entry", String),
 )
 # `changes_from`: changes of epochs up to this one have been forgotten.
 runnel_relation = Table(
@@ -162,7 +165,8 @@ runnel_position = Table(
     Column("end_snapshot", BigInteger),
     Column("position", Text, nullable=False),
 )
-# One row per epoch; `frontiers` is JSON: view -> [frontier, error], of all views, so that nothing has to be looked back for.
+# One row per epoch; `frontiers` is JSON: view -> [frontier, error], of all views, so that nothing has to be looked back for. `digest` is
+# that of the row and of all entries that the epoch shows (`digests.epoch_digest`).
 runnel_epoch = Table(
     "runnel_epoch",
     metadata,
@@ -171,7 +175,20 @@ runnel_epoch = Table(
     Column("time", String, nullable=False),
     Column("frontiers", Text, nullable=False),
     Column("record", Text, nullable=False),
+    Column("digest", String),
 )
+# One row per relation: the sum of the hashes of all its change files that are still kept (of epochs after `changes_from`), and the hash
+# of this row. A change that goes missing from a list of changes is noticed by it.
+runnel_changes = Table(
+    "runnel_changes",
+    metadata,
+    Column("table_id", BigInteger, primary_key=True, autoincrement=False),
+    Column("changes_from", BigInteger, nullable=False),
+    Column("added_up", String, nullable=False),
+    Column("entry", String, nullable=False),
+)
+ADDED = {3: (runnel_file.c.digest, runnel_file.c.entry, runnel_epoch.c.digest)}
+"""The columns that later versions of the catalog added to tables of earlier ones."""
 runnel_delivery = Table(
     "runnel_delivery",
     metadata,

@@ -15,13 +15,17 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 
+ONE_THREAD = 20_000
+"""Rows up to which grouping by one thread is quicker than handing them to several: 1 ms against 16 on a busy machine."""
+
+
 def group(keys: Sequence[Any], sums: Sequence[tuple[Any, str]]) -> tuple[list[Any], list[Any]]:
     """Group rows by columns: give the keys of each group, and what a function of Arrow makes of each of the other columns."""
     names = [f"k{at}" for at in range(len(keys))]
     summed = [f"s{at}" for at in range(len(sums))]
     table = pa.Table.from_arrays([*keys, *(column for column, _ in sums)], names=[*names, *summed])
     asked = [(name, function) for name, (_, function) in zip(summed, sums, strict=True)]
-    found = table.group_by(names).aggregate(asked)
+    found = table.group_by(names, use_threads=table.num_rows > ONE_THREAD).aggregate(asked)
     return [found[name] for name in names], [found[f"{name}_{function}"] for name, function in asked]
 
 
@@ -46,13 +50,25 @@ def in_order(table: pa.Table, names: Sequence[str]) -> pa.Table:
     return table.take(pc.sort_indices(keys, sort_keys=[(name, "ascending") for name in keys.column_names]))
 
 
+def plain_floats(values: Any) -> Any:
+    """Give values that are equal in every bit where SQL finds them equal: one NaN, and 0.0 for -0.0. Others than floats stay.
+
+    >>> plain_floats(pa.array([-0.0, 1.5])).to_pylist()
+    [0.0, 1.5]
+    """
+    if not pa.types.is_floating(values.type):
+        return values
+    nan, zero = pa.scalar(float("nan"), values.type), pa.scalar(0.0, values.type)
+    return pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
+
+
 def places_among(table: pa.Table, wanted: pa.Table, keys: Sequence[str]) -> pa.Array:
     """Give the positions of those rows of a table whose keys are among the wanted ones, in order."""
     names = [f"c{at}" for at in range(len(keys))]
     left = pa.Table.from_arrays(
-        [*(table[name] for name in keys), pa.array(range(len(table)), pa.int64())], [*names, "row"]
+        [*(plain_floats(table[name]) for name in keys), pa.array(range(len(table)), pa.int64())], [*names, "row"]
     )
-    right = pa.Table.from_arrays([wanted[name] for name in keys], names)
+    right = pa.Table.from_arrays([plain_floats(wanted[name]) for name in keys], names)
     return left.join(right, keys=names, join_type="left semi").column("row").combine_chunks().sort()
 
 

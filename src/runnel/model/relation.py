@@ -7,6 +7,7 @@ to the number of base rows in the group, and `final` says how the sums become th
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
@@ -23,6 +24,8 @@ if TYPE_CHECKING:
 WEIGHT = "_weight"
 INTERNAL = "~"
 """How names begin that the compiler gives to the inputs of a view's SQL: `~1`, `~2`; it also marks columns named like ours."""
+UNWRITABLE = re.compile("[\0\ud800-\udfff]")
+"""Characters that not every reader of the state can write: NUL, and halves of characters, which have no encoding."""
 RESERVED_PREFIXES = ("_runnel", "__")
 RESERVED_SUFFIXES = tuple(f"__{role}" for role in ROLES)
 RESERVED = (WEIGHT, "_op", "_epoch", "_time", "_transaction")
@@ -53,11 +56,30 @@ class Final:
 
     The expressions read the key columns, the *summed* partial columns and the summed `_weight` by their stored names.
     A relation of partials without a key is a global aggregate: it has one row even over nothing, and sums over nothing are 0.
+
+    A group may be stored in several rows, one for each combination of its *bands*: stored columns that say by which power of two
+    numbers are scaled whose size has no place in the sums of the others. Sums of equal key and bands are added up first; then `merged`
+    says how the rows of a group become one. What `merged` does not name is added up there, too.
     """
 
     columns: tuple[Column, ...]
     spark: tuple[str, ...]
     duckdb: tuple[str, ...]
+    bands: tuple[str, ...] = ()
+    merged: tuple[Merged, ...] = ()
+
+
+@dataclass(frozen=True)
+class Merged:
+    """A column over the rows of one group, one per combination of bands: an aggregate, in Spark's SQL and in DuckDB's.
+
+    With `window`, the column is instead added to each of these rows, computed over all rows of its group, for aggregates to read.
+    """
+
+    name: str
+    spark: str
+    duckdb: str
+    window: bool = False
 
 
 class Trust(str, Enum):
@@ -119,7 +141,13 @@ class Relation:
     @property
     def partial_sums(self) -> tuple[str, ...]:
         """The stored columns that are added up; empty for a bag."""
-        return tuple(c.name for c in self.columns if c.name not in self.key) if self.final else ()
+        by = set(self.summed_by)
+        return tuple(c.name for c in self.columns if c.name not in by) if self.final else ()
+
+    @property
+    def summed_by(self) -> tuple[str, ...]:
+        """The stored columns by which sums are told apart: the key, and the bands of a group."""
+        return (*self.key, *self.final.bands) if self.final else self.key
 
     def column(self, name: str) -> Column:
         """Find a user-visible column without regard to case; raise with the nearest name otherwise."""
@@ -133,19 +161,40 @@ class Relation:
         )
 
 
+def is_alias(name: str) -> bool:
+    """Say whether a name is one that the compiler gives to an input of a view's SQL.
+
+    >>> is_alias("~1"), is_alias("~a"), is_alias("~~1")
+    (True, False, False)
+    """
+    return name.startswith(INTERNAL) and name[len(INTERNAL) :].isdigit()
+
+
+def check_name(name: str, what: str) -> None:
+    """Refuse a name that some reader of the state could not write: an empty one, a NUL, half of a character."""
+    if not name.strip():
+        raise Terminal("RUNNEL-NAME-EMPTY", f"{what} cannot be named {name!r}", hint="give it a name")
+    if UNWRITABLE.search(name):
+        raise Terminal(
+            "RUNNEL-NAME-CHARACTER",
+            f"{what} cannot be named {name!r}: it holds a NUL or half of a character",
+            hint="leave that character out; any other one is allowed",
+        )
+
+
 def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] = ()) -> None:
     """Refuse reserved, repeated and missing names, and keys of nested types, before they can reach the state."""
-    if not owner.strip():
-        raise Terminal("RUNNEL-NAME-EMPTY", f"a table or view cannot be named {owner!r}", hint="give it a name")
+    check_name(owner, "a table or view")
     seen: dict[str, Type] = {}
     for column in columns:
+        check_name(column.name, f"{owner}: a column")
         name = column.name.lower()
-        if name in RESERVED or name.startswith(RESERVED_PREFIXES) or name.endswith(RESERVED_SUFFIXES):
+        if name in RESERVED or name.startswith(RESERVED_PREFIXES) or name.endswith(RESERVED_SUFFIXES) or is_alias(name):
             raise Terminal(
                 "RUNNEL-COLUMN-RESERVED",
                 f"{owner}: the column name {column.name!r} is reserved",
                 hint="choose a name that does not begin with '__' or '_runnel', does not end with '__delta' or its like, "
-                f"and is none of {', '.join(RESERVED)}",
+                f"is not '{INTERNAL}' and a number, and none of {', '.join(RESERVED)}",
             )
         if name in seen:
             raise Terminal(

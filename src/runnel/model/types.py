@@ -102,6 +102,19 @@ def nested(type_: Type) -> bool:
     return isinstance(type_, Array | Map | Struct)
 
 
+def holds_map(type_: Type) -> bool:
+    """Say whether values of this type are, or hold, maps, which SQL cannot compare."""
+    match type_:
+        case Map():
+            return True
+        case Array(_, element):
+            return holds_map(element)
+        case Struct(_, fields):
+            return any(holds_map(field) for _, field in fields)
+        case _:
+            return False
+
+
 def floating(type_: Type) -> bool:
     """Say whether values of this type are, or hold, floating-point numbers."""
     match type_:
