@@ -25,8 +25,10 @@ class LookingEngine(DuckDbEngine):
         self.counted = self.driver.counted
         self.looked_up = 0
 
-    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
-        small = self.driver.small(sql, inputs)
+    def change(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table:
+        small = self.driver.small(sql, inputs, closed=closed)
         if small is None:
             return self.rows(sql, inputs, columns)
         self.looked_up += 1

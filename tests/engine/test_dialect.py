@@ -90,6 +90,17 @@ QUERIES: list[tuple[str, list[tuple[object, ...]]]] = [
     ("SELECT k FROM t EXCEPT ALL SELECT k FROM t WHERE a = 1", [(1,), (2,), (2,)]),
     ("SELECT count(DISTINCT datediff(DATE'2024-03-01', DATE'2024-02-28'), k) AS p FROM t", [(2,)]),
     ("SELECT datediff(TIMESTAMP'2024-01-01 23:00:00', '2023-12-31') AS p", [(1,)]),
+    # Lists of no rows are empty.
+    ("SELECT collect_list(a) AS p, size(collect_set(a)) AS q FROM t WHERE k > 9", [([], 0)]),
+    ("SELECT k, (SELECT size(collect_list(u.a)) FROM t u WHERE u.k = t.a) AS p FROM t WHERE a = 1", [(1, 2)]),
+    ("SELECT k, (SELECT size(collect_list(u.a)) FROM t u WHERE u.k = t.k + 5) AS p FROM t WHERE a = 1", [(1, 0)]),
+    ("SELECT k, array_agg(a) FILTER (WHERE a > 9) AS p FROM t GROUP BY k", [(1, []), (2, [])]),
+    ("SELECT collect_list(a) OVER (PARTITION BY k) AS p FROM t WHERE a IS NULL", [([],)]),
+    # A column that is spelled in two ways is one.
+    (
+        "SELECT grouping_id() AS g, count(*) AS n FROM t GROUP BY GROUPING SETS ((T.k), (t.`K`), ())",
+        [(0, 2), (0, 2), (0, 2), (0, 2), (1, 4)],
+    ),
     ("SELECT xxhash64(a, s) = xxhash64(a, s) AS p FROM t WHERE a = 1", [(True,)]),
 ]
 

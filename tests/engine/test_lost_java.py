@@ -139,7 +139,7 @@ def test_a_killed_java_is_started_again_and_the_next_epoch_is_right(
     columns = (Column("a", types.BIGINT),)
     assert spark_engine.analyse("SELECT a FROM `t`", {"t": columns}) == columns
     with pytest.raises(Unreachable, match="RUNNEL-SPARK-STOPPED"):
-        given.analyse("SELECT 1 AS one", {})
+        given.analyse("SELECT 2 AS another", {})  # not one whose columns are known already
     given.close()
     project.close()
     assert spark_engine.analyse("SELECT a FROM `t`", {"t": columns}) == columns

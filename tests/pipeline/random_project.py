@@ -1,4 +1,7 @@
-"""Random views and changes through a whole project: lake, transactions, epochs, deferred refreshes, compaction, verify."""
+"""Random views and changes through a whole project: lake, transactions, epochs, deferred refreshes, compaction, verify.
+
+What the views must hold is worked out from the rows that were written, see `expected`; `verify` has to agree at the end.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,7 @@ from runnel.model.foreign_keys import Reference
 from runnel.model.relation import WEIGHT
 from runnel.pipeline import definitions, upkeep
 from tests.compiler.random_views import random_case
+from tests.pipeline.expected import Expected
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -28,24 +32,36 @@ if TYPE_CHECKING:
 
 def check_project(engine: Engine, seed: int) -> int:
     """Play the case of a seed; after every epoch every view equals its query. Give the number of comparisons."""
-    checks = 0
+    checks, expected = 0, Expected(engine, random_case(seed))
 
     def check(project: Project, what: str) -> None:
         nonlocal checks
-        checks += _check(project, seed, what)
+        checks += _check(project, expected, f"seed {seed}, {what}")
 
-    with play(engine, seed, check):
+    with play(engine, seed, check, expected.applied) as project:
+        for report in project.verify_all():
+            assert report.ok, f"seed {seed}: {report}\n{report.missing[:3]}\n{report.unexpected[:3]}"
         return checks
 
 
 @contextmanager
-def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None = None) -> Iterator[Project]:
-    """Play the case of a seed in a throw-away project and give it as it is at the end; the engine stays open."""
+def play(
+    engine: Engine,
+    seed: int,
+    check: Callable[[Project, str], None] | None = None,
+    applied: Callable[[Project, Batch], None] | None = None,
+) -> Iterator[Project]:
+    """Play the case of a seed in a throw-away project and give it as it is at the end; the engine stays open.
+
+    `check` looks at it after each batch; `applied` hears of each batch right before it is written.
+    """
     case, rng = random_case(seed), random.Random(seed)
     project = runnel.memory(engine=engine)
     look = check or (lambda project, what: None)
+    hear = applied or (lambda project, batch: None)
     tables = {table.name: table for table in case.tables}
     _create(project, list(case.tables))
+    hear(project, case.start)
     _apply(project, tables, case.start)
     for name, sql in case.views:
         try:
@@ -56,6 +72,7 @@ def play(engine: Engine, seed: int, check: Callable[[Project, str], None] | None
             break  # Spark itself refuses the text, and views after it may read it
     look(project, "start")
     for number, batch in enumerate(case.batches, 1):
+        hear(project, batch)
         _apply(project, tables, batch)
         if rng.random() < 0.3:
             upkeep.compact(project.runtime, project.runtime.lake.snapshot(), all_files=rng.random() < 0.5)
@@ -116,12 +133,11 @@ def _signed(table: Relation, rows: list[tuple[tuple[object, ...], int]]) -> pa.T
     return pa.Table.from_arrays([*arrays, weights], names=[*[c.name for c in table.columns], WEIGHT])
 
 
-def _check(project: Project, seed: int, what: str) -> int:
-    for view in project.status().views:
-        if view.error:
-            message = f"seed {seed}, {what}: {view.name} failed: {view.error}"
-            raise AssertionError(message)
-    reports = project.verify_all()
-    for report in reports:
-        assert report.ok, f"seed {seed}, {what}: {report}\n{report.missing[:3]}\n{report.unexpected[:3]}"
-    return len(reports)
+def _check(project: Project, expected: Expected, what: str) -> int:
+    for status in project.status().views:
+        assert not status.error, f"{what}: {status.name} failed: {status.error}"
+    views = project.runtime.lake.snapshot().views
+    for name, view in views.items():
+        problem = expected.problem(project, name)
+        assert not problem, f"{what}, view {name} at epoch {view.frontier}: {problem}\n{view.sql}"
+    return len(views)

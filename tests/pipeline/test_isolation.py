@@ -3,8 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
 import threading
 import time
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,7 +30,6 @@ from runnel.pipeline.runner import Runner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
-    from pathlib import Path
 
     from runnel.connectors.base import Offset
     from runnel.project import Project
@@ -35,10 +41,15 @@ CONFIG = '[project]\nname = "i"\n[run]\nepoch = "10ms"\n' + SOURCE.format("a") +
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     """Give a project of two feeds."""
-    for source in "ab":
-        (tmp_path / source / "t").mkdir(parents=True)
-    (tmp_path / "runnel.toml").write_text(CONFIG)
+    make_project(tmp_path)
     return tmp_path
+
+
+def make_project(folder: Path) -> None:
+    """Make a project of two feeds."""
+    for source in "ab":
+        (folder / source / "t").mkdir(parents=True)
+    (folder / "runnel.toml").write_text(CONFIG)
 
 
 def put(folder: Path, source: str, number: int) -> None:
@@ -64,6 +75,11 @@ def until(what: Callable[[], bool]) -> None:
 def error_of(project: Project, source: str) -> str:
     """Give a source's error as `status` shows it."""
     return next(s.error or "" for s in project.status().sources if s.name == source)
+
+
+def holds(project: Project, number: int) -> bool:
+    """Say whether the first feed's table has this key."""
+    return number in ids(project, "a.t")
 
 
 class Running:
@@ -110,7 +126,13 @@ def _table_without_schema(feed: Path) -> Callable[[], object]:
     return lambda: (feed / "u").rename(feed.with_name("u"))
 
 
+def _folder_named_like_a_file(feed: Path) -> Callable[[], object]:
+    (feed / "t" / "0009.jsonl").mkdir()
+    return lambda: (feed / "t" / "0009.jsonl").rmdir()
+
+
 HARMS = {
+    "RUNNEL-FILES-FORMAT": _folder_named_like_a_file,
     "RUNNEL-FILES-HALF": _half,
     "RUNNEL-FILES-VALUE": _bad_value,
     "RUNNEL-FILES-FOLDER": _moved,
@@ -133,6 +155,59 @@ def test_one_source_that_fails_stops_no_other_and_goes_on_when_it_is_back(folder
         until(lambda: 10 in ids(running.project, "a.t"))
         until(lambda: not error_of(running.project, "a"))
         assert running.thread.is_alive()
+
+
+def test_a_folder_without_schema_holds_back_nothing_of_its_own_source(folder: Path) -> None:
+    with Running(folder) as running:
+        put(folder, "a", 1)
+        until(lambda: ids(running.project, "a.t") == [1])
+        mend = _table_without_schema(folder / "a")
+        until(lambda: "RUNNEL-FILES-SCHEMA" in error_of(running.project, "a"))
+        for number in range(2, 5):
+            put(folder, "a", number)
+            until(partial(holds, running.project, number))
+        assert "RUNNEL-FILES-SCHEMA" in error_of(running.project, "a")
+        mend()
+        until(lambda: not error_of(running.project, "a"))
+
+
+NOBODY = 65534
+WITHOUT_RIGHTS = """
+import sys, runnel
+from runnel.engine.duckdb import DuckDbEngine
+with runnel.open(sys.argv[1], engine=DuckDbEngine(threads=1)) as project:
+    try: project.run(once=True)
+    except runnel.errors.RunnelError as error: print(error.code, error)
+    print([row["id"] for row in project.table("b.t").to_pylist()])
+"""
+
+
+def test_a_file_that_may_not_be_read_is_an_error_of_its_source_alone() -> None:
+    """Root may read everything, so the run is somebody else's."""
+    home = Path(tempfile.mkdtemp(prefix="rights"))
+    try:
+        make_project(home)
+        for source in ("a", "b"):
+            put(home, source, 1)
+        (home / "a" / "t" / "0001.jsonl").chmod(0)
+        other: dict[str, Any] = {}
+        if os.getuid() == 0:
+            other = {"user": NOBODY, "group": NOBODY, "extra_groups": []}
+            for path in (home, *home.rglob("*")):
+                os.chown(path, NOBODY, NOBODY)
+        said = subprocess.run(
+            [sys.executable, "-c", WITHOUT_RIGHTS, str(home)],
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "HOME": str(home)},
+            **other,
+        )
+        assert "Permission denied" in said.stdout, said.stderr
+        assert "RUNNEL-SOURCE-UNREADABLE" in said.stdout
+        assert said.stdout.splitlines()[-1] == "[1]"
+    finally:
+        shutil.rmtree(home)
 
 
 def test_a_file_that_vanishes_between_listing_and_opening_is_an_error_of_its_source(
@@ -200,9 +275,6 @@ def test_run_once_does_everything_else_and_its_exit_code_tells_what_failed(
 class Odd:
     """A source of one table that raises what it is told, where it is told, as long as it is told."""
 
-    HAS_BEFORE_IMAGE = False
-    TRANSACTIONS = False
-
     def __init__(self, method: str = "", error: BaseException | None = None) -> None:
         self.method, self.error, self.rows = method, error, 1
 
@@ -214,11 +286,17 @@ class Odd:
         self._reach("tables")
         return (TableInfo("t", (Column("id", types.BIGINT),)),)
 
+    def problems(self) -> tuple[RunnelError, ...]:
+        return ()
+
+    def advice(self) -> tuple[str, ...]:
+        return ()
+
     def initial_offset(self) -> Offset:
         self._reach("initial_offset")
         return {"at": 0}
 
-    def latest_offset(self, start: Offset, max_rows: int) -> Offset:
+    def latest_offset(self, start: Offset, max_rows: int, *, single: bool = False) -> Offset:
         self._reach("latest_offset")
         return {"at": self.rows}
 
@@ -227,11 +305,20 @@ class Odd:
         numbers = list(range(start["at"], end["at"]))
         yield ChangeSet("t", pa.table({"id": numbers, "_weight": pa.array([1] * len(numbers), pa.int64())}))
 
+    def partitions(self, start: Offset, end: Offset) -> None:
+        """Leave it to `read`."""
+
+    def cells(self) -> None:
+        """Say that changes are rows."""
+
     def commit(self, end: Offset) -> None:
         self._reach("commit")
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         return bool(have["at"] >= wanted["at"])
+
+    def end_offset(self) -> Offset:
+        return {"at": self.rows}
 
     def lag(self, start: Offset) -> Mapping[str, Any]:
         return {}

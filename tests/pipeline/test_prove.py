@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from runnel.project import Project
 
 TEXT = "SELECT g, x FROM t WHERE x > 0"
+NEVER_ENDING = "SELECT count(*) AS n FROM range(100000000000) WHERE id % 7 = 3"
 
 
 @pytest.fixture
@@ -150,6 +151,7 @@ def test_a_program_that_is_wrong_again_after_a_rebuild_is_given_up(
 ) -> None:
     monkeypatch.setattr(prove, "WHOLE", 0)  # so large that birth compares only a few keys, here none of the wrong ones
     monkeypatch.setattr(prove, "_some_keys", lambda relation, made: "")
+    monkeypatch.setattr(prove, "same_totals", lambda engine, asked: True)  # as if there had been no time for them
     break_compiler(monkeypatch, contents=True, changes=True)
     project.create_view("v", TEXT)
     assert shown(project) != expected(project)
@@ -215,3 +217,30 @@ def test_a_view_made_wrong_is_caught_at_birth_on_spark(
         project.create_view("v", TEXT)
         assert shown(project) == expected(project)
         assert not project.explain("v").incremental
+
+
+def test_a_large_view_is_proved_by_some_keys_and_by_totals(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prove, "WHOLE", 5)
+    project.create_view("v", TEXT)
+    assert "a sample of keys and totals" in str(project.explain("v"))
+    monkeypatch.setattr(prove, "_some_keys", lambda *_: "`g` = 77")  # keys that show nothing
+    break_compiler(monkeypatch, contents=True)
+    project.create_view("w", TEXT)
+    assert not project.explain("w").incremental
+    assert shown(project, "w") == expected(project)
+
+
+@pytest.mark.spark
+def test_the_proof_of_a_large_view_ends_when_its_time_is_over(
+    spark_engine: SparkEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(prove, "WHOLE", 5)
+    monkeypatch.setattr(prove, "same_totals", lambda engine, _: engine.rows(NEVER_ENDING, {}))
+    with runnel.memory(engine=spark_engine) as project:
+        project.create_table("t", "id INT, g INT, x INT", key=["id"])
+        fill(project, 0, 20)
+        project.create_view("v", TEXT)
+        proof = str(project.explain("v")).partition("\nproof\n")[2]
+        assert "proved" in proof
+        assert "totals" not in proof
+        assert spark_engine.rows("SELECT 1 AS one", {}).to_pylist() == [{"one": 1}]  # nothing else is stopped

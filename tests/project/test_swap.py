@@ -186,6 +186,9 @@ def test_views_that_another_version_compiled_are_made_anew_when_the_project_is_o
             facts = json.loads(row.definition)
             facts["program"] = json.dumps({"version": 1, "steps": []})
             connection.execute(v.update().where(v.c.name == row.name).values(definition=json.dumps(facts)))
+        # A version that compiled otherwise left no digests either.
+        connection.execute(tables.runnel_epoch.update().values(digest=None))
+        connection.execute(tables.runnel_metadata.delete().where(tables.runnel_metadata.c.key == "digests"))
     with runnel.open(shop.folder, engine=DuckDbEngine(), sync=False) as project:
         with pytest.raises(RunnelError, match="RUNNEL-VIEW-OLDER"):
             project.status()

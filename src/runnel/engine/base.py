@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-import threading
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+    from contextlib import AbstractContextManager
 
     import pyarrow as pa
 
+    from runnel.engine.counts import Counted
     from runnel.engine.functions import UserFunction
+    from runnel.engine.keyed import Keyed
     from runnel.errors import RunnelError
     from runnel.lake.entries import DataFile, NewFile
     from runnel.model.relation import Column, Relation
@@ -51,6 +54,8 @@ class Derived:
 
 
 Input = Files | Rows | Derived
+Task = Callable[[], Iterator["pa.RecordBatch"]]
+"""Something that can be pickled, and gives rows wherever it is called."""
 
 RESULT_ROWS = 4_000_000
 RESULT_BYTES = 256 << 20
@@ -59,6 +64,10 @@ RESULT_BYTES = 256 << 20
 
 class TooLarge(Exception):
     """A result is larger than belongs into the driver's memory: it is to be written where it is computed."""
+
+
+class TooSlow(Exception):
+    """A query was stopped because it took longer than its caller allowed."""
 
 
 @dataclass(frozen=True)
@@ -80,28 +89,6 @@ class Written:
 
     paths: tuple[str, ...]
     rows: int
-
-
-@dataclass
-class Counted:
-    """What an engine did since it was made: bytes of state it had to read, queries run in the driver, jobs started."""
-
-    bytes_read: int = 0
-    in_driver: int = 0
-    jobs: int = 0
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False, compare=False)
-
-    def add(self, *, bytes_read: int = 0, in_driver: int = 0, jobs: int = 0) -> None:
-        """Count something."""
-        with self._lock:
-            self.bytes_read += bytes_read
-            self.in_driver += in_driver
-            self.jobs += jobs
-
-    def to_dict(self) -> dict[str, int]:
-        """Give the counts, for an epoch's record."""
-        with self._lock:
-            return {"bytes_read": self.bytes_read, "in_driver": self.in_driver, "jobs": self.jobs}
 
 
 class Engine(Protocol):
@@ -134,11 +121,18 @@ class Engine(Protocol):
         """Run a query whose result is small and bring it to the driver, cast to `columns` where given."""
         ...
 
-    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+    def change(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table:
         """Run a step of a delta program, wherever that is cheapest, and bring its result to the driver.
 
+        `closed` says that it is a user's own text which leaves nothing open: otherwise such texts are Spark's alone.
         Raises `TooLarge` where the result does not belong there, however small the change: `write` it then.
         """
+        ...
+
+    def limited(self, seconds: float) -> AbstractContextManager[None]:
+        """Stop this thread's queries after so many seconds; the block then ends with `TooSlow`."""
         ...
 
     def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
@@ -149,6 +143,21 @@ class Engine(Protocol):
         self, sql: str, inputs: Mapping[str, Input], schema: pa.Schema, folder: str, order: Sequence[str] = ()
     ) -> Written:
         """Run a query and write its result as Parquet files below `folder`, clustered by `order`."""
+        ...
+
+    def reads(self, rows: int) -> bool:
+        """Say whether a range of about so many changes is read by tasks of this engine, not by the driver."""
+        ...
+
+    def read(self, tasks: Sequence[Task], columns: Sequence[Column], folder: str) -> Written:
+        """Run each task somewhere and write the rows that they give, which have these columns, as Parquet files below `folder`."""
+        ...
+
+    def keyed(self, work: Keyed, stored: str, changed: str, inputs: Mapping[str, Input]) -> dict[str, Written]:
+        """Call a function over whole keys, in as many places as the keys are cut into; give the files of each of its outputs.
+
+        `stored` and `changed` are queries for the two sides. The files are of the outputs' relations, each sorted as the function gave it.
+        """
         ...
 
     def close(self) -> None:

@@ -81,6 +81,43 @@ def common(sql: str, inputs: tuple[tuple[str, Shape], ...]) -> str | None:
     return str(tree.sql(dialect=DIALECT, comments=False)) if query.written else sql
 
 
+@functools.lru_cache(maxsize=512)
+def shadowed(sql: str) -> bool:
+    """Say whether a user's text names an output like a column that it also speaks of: engines differ in which of them is meant.
+
+    Inside an aggregate of the output list it can only be the column.
+
+    >>> shadowed("SELECT a + 1 AS a FROM t GROUP BY a"), shadowed("SELECT sum(a) AS a FROM t GROUP BY b")
+    (True, False)
+    """
+    try:
+        tree = sqlglot.parse_one(sql, dialect=DIALECT)
+    except (SqlglotError, RecursionError):
+        return True
+    for select in tree.find_all(exp.Select):
+        made = {
+            one.alias.lower()
+            for one in select.expressions
+            if isinstance(one, exp.Alias)
+            and not (isinstance(one.this, exp.Column) and one.this.name.lower() == one.alias.lower())
+        }
+        if any(
+            column.name.lower() in made and not column.table and not _argument_of_output(column, select)
+            for column in select.find_all(exp.Column)
+        ):
+            return True
+    return False
+
+
+def _argument_of_output(column: exp.Column, select: exp.Select) -> bool:
+    node: exp.Expr = column
+    inside = False
+    while node.parent is not None and node.parent is not select:
+        node = node.parent
+        inside = inside or isinstance(node, exp.AggFunc)
+    return inside and node.arg_key == "expressions"
+
+
 class _Query:
     """Types the columns of queries, as Spark would; `written` are nodes that DuckDB needs written in another way."""
 

@@ -11,7 +11,7 @@ from sqlglot.errors import SqlglotError
 
 from runnel.compiler.negation import carried
 from runnel.compiler.spark import TRANSLATABLE
-from runnel.engine.generators import rewrite_generators
+from runnel.engine.generators import GENERATING, rewrite_generators
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
@@ -25,13 +25,18 @@ def to_duckdb(sql: str) -> str:
         parsed = sqlglot.parse_one(sql, dialect=TRANSLATABLE)
     except SqlglotError as error:
         raise Terminal("RUNNEL-ENGINE-SQL", f"the query cannot be read: {str(error).splitlines()[0]}") from error
-    tree = carried(parsed, _is_in)
+    # Going through a large text takes as long as reading it, so what is seldom there is looked for once.
+    found = {type(node) for node in parsed.walk()}
+    tree = carried(parsed, _is_in) if exp.In in found else parsed
     # Children first: what stands inside a rewritten node must be rewritten too.
     for node in reversed(list(tree.walk())):
         rewritten = _rewritten(node)
         if rewritten is not node:
             node.replace(rewritten)
-    rewrite_generators(tree)
+    if found & {exp.ArrayAgg, exp.ArrayUniqueAgg}:
+        _lists_of_nothing(tree)
+    if any(issubclass(kind, GENERATING) for kind in found):
+        rewrite_generators(tree)
     return tree.sql(dialect="duckdb", comments=False, copy=False)
 
 
@@ -65,6 +70,15 @@ def _rewritten(node: exp.Expr) -> exp.Expr:
     return node
 
 
+def _lists_of_nothing(tree: exp.Expr) -> None:
+    """Make lists of no rows empty, as Spark has them: DuckDB's are NULL."""
+    for node in list(tree.find_all(exp.ArrayAgg, exp.ArrayUniqueAgg)):
+        whole: exp.Expr = node
+        while isinstance(whole.parent, (exp.Filter, exp.Window, exp.WithinGroup)) and whole.parent.this is whole:
+            whole = whole.parent
+        whole.replace(exp.Coalesce(this=whole.copy(), expressions=[exp.Array(expressions=[])]))
+
+
 def _is_in(node: exp.Expr) -> bool:
     return isinstance(node, exp.In) and node.args.get("query") is not None
 
@@ -95,8 +109,11 @@ def _function(node: exp.Expr) -> exp.Expr:
             # Those without `_null` pass over rows whose result would be NULL; Spark does not.
             name = "arg_max_null" if isinstance(node, exp.ArgMax) else "arg_min_null"
             return _call(name, node.this, node.expression)
-        case exp.AnyValue():
+        case exp.AnyValue() if isinstance(node.parent, (exp.Window, exp.Filter)):
             return exp.First(this=node.this)
+        case exp.AnyValue():
+            # Its own makes 0.0 of a -0.0 inside a list or a struct.
+            return _call("list_extract", _call("list", node.this), exp.Literal.number(1))
         case exp.FirstValue() | exp.LastValue() if not isinstance(
             node.find_ancestor(exp.Window, exp.Select), exp.Window
         ):
@@ -196,7 +213,8 @@ def _grouping_id(node: exp.Expr) -> exp.Expr:
         return exp.Literal.number(0)
     found: dict[str, exp.Expr] = {}
     for column in _grouped(group):
-        found.setdefault(column.sql(), column)
+        # However it is spelled, a column is one.
+        found.setdefault(column.sql(dialect=TRANSLATABLE).replace("`", "").lower(), column)
     return _call("grouping", *found.values())
 
 

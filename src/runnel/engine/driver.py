@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.engine.base import Bound, Counted, Derived, Files, Rows, TooLarge
-from runnel.engine.common import common, shape
+from runnel.engine.base import Bound, Derived, Files, Rows, TooLarge
+from runnel.engine.common import common, shadowed, shape
+from runnel.engine.counts import DRIVER, Counted
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.reduction import plan
 from runnel.errors import Terminal
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from runnel.model.relation import Column
 
 CHANGES = 2_000_000
+CHANGES_ON_CLUSTER = 100_000
 """Rows of change up to which the driver may do the work."""
 WHOLE = 50_000
 """Rows of a relation up to which it is read whole, and kept."""
@@ -101,13 +103,13 @@ class Driver:
                 engine.close()
             self._engines = {}
 
-    def small(self, sql: str, inputs: Mapping[str, Input]) -> Small | None:
+    def small(self, sql: str, inputs: Mapping[str, Input], *, closed: bool = False) -> Small | None:
         """Give the query over rows in memory; None where it has to read more than belongs there.
 
-        A user's own text, which reads the role `rows`, is Spark's alone: it may leave open which of two equal rows comes first,
-        and then the view must have what `verify` will have.
+        A user's own text, which reads the role `rows`, is Spark's alone unless it is `closed`: it may leave open which of two
+        equal rows comes first, and then the view must have what `verify` will have. Nor may one of its names mean two things.
         """
-        if any(name.endswith("__rows") for name in inputs):
+        if any(name.endswith("__rows") for name in inputs) and (not closed or shadowed(sql)):
             return None
         files = {name: one for name, one in inputs.items() if isinstance(one, Files) and one.rows}
         changed = [one.table.num_rows for one in inputs.values() if isinstance(one, Rows)]
@@ -141,7 +143,7 @@ class Driver:
             held[step.name] = self._looked_up(step, source, reduced, held, reading)
             if found.bytes > HELD:
                 raise lookup.TooMuch
-        self.counted.add(bytes_read=reading.bytes)
+        self.counted.read(reading.bytes)
         return found
 
     def _whole(self, source: Files) -> Rows:
@@ -216,7 +218,7 @@ class Driver:
                 table = self._engine(wide).rows_within(self.bound, text, wide, columns)
             except Terminal:
                 return None
-        self.counted.add(in_driver=1)
+        self.counted.work("step", DRIVER)
         return table
 
 

@@ -10,6 +10,7 @@ import ctypes
 import sys
 import threading
 import uuid
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,20 +19,25 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
-from runnel.engine.base import Counted, Derived, Files, Rows, Written
+from runnel.engine.analyses import Analyses
+from runnel.engine.base import Derived, Files, Rows, Written
+from runnel.engine.counts import SPARK, Counted
 from runnel.engine.dialect import to_duckdb
+from runnel.engine.keyed import buckets_of, split
 from runnel.engine.quotients import MACROS
 from runnel.errors import Terminal, UsageError
 from runnel.lake import files as lake_files
 from runnel.model import arrow, types
-from runnel.model.relation import Column
+from runnel.model.relation import WEIGHT, Column
 from runnel.model.types import Array, Decimal, Map, Struct, Type
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
+    from contextlib import AbstractContextManager
 
-    from runnel.engine.base import Bound, Input
+    from runnel.engine.base import Bound, Input, Task
     from runnel.engine.functions import UserFunction
+    from runnel.engine.keyed import Keyed
 
 _NAMES = {
     "string": "VARCHAR",
@@ -91,6 +97,7 @@ class DuckDbEngine:
         self.functions: dict[str, UserFunction] = {}
         self.meaning: dict[str, str] = {}
         self.counted = Counted()
+        self._analyses = Analyses()
         self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
         self._connection.execute("SET temp_directory = ''")
         for macro in MACROS:
@@ -126,9 +133,13 @@ class DuckDbEngine:
                 function.name, call, parameters, type_name(function.returns), null_handling="special", **kind
             )
             self.functions[function.name] = function
+        self._analyses.forget()
 
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it; raise `Terminal` if the query is wrong."""
+        return self._analyses.get(sql, tables, lambda: self._analyse(sql, tables))
+
+    def _analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         cursor = self._cursor()
         try:
             for name, columns in tables.items():
@@ -163,8 +174,16 @@ class DuckDbEngine:
                 raise KeyboardInterrupt from error
             raise
 
-    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+    def limited(self, seconds: float) -> AbstractContextManager[None]:
+        """Let queries end: they are those of tests, and small."""
+        del seconds
+        return nullcontext()
+
+    def change(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table:
         """Run a step of a delta program, like any query."""
+        del closed
         return self.rows(sql, inputs, columns)
 
     def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
@@ -210,6 +229,42 @@ class DuckDbEngine:
             path.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(pa.Table.from_arrays(table.columns, schema=schema), path, write_page_checksum=True)
         return Written((str(path),), table.num_rows)
+
+    def reads(self, rows: int) -> bool:
+        """Leave reading to the driver, which is where this engine is."""
+        del rows
+        return False
+
+    def read(self, tasks: Sequence[Task], columns: Sequence[Column], folder: str) -> Written:
+        """Run the tasks one after the other, in Spark's place."""
+        self.counted.work("read", SPARK, len(tasks))
+        schema = pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in columns])
+        path, rows = Path(folder) / f"part-{uuid.uuid4().hex}.parquet", 0
+        with lake_files.disk_errors("a source's changes", str(path)):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with pq.ParquetWriter(path, schema, write_page_checksum=True) as writer:
+                for task in tasks:
+                    for batch in task():
+                        writer.write_batch(batch)
+                        rows += batch.num_rows
+        return Written((str(path),), rows)
+
+    def keyed(self, work: Keyed, stored: str, changed: str, inputs: Mapping[str, Input]) -> dict[str, Written]:
+        """Call the function over one range of hashes after the other, in Spark's place."""
+        self.counted.work("keyed", SPARK)
+        sides = (
+            self.rows(stored, inputs, (*work.stored.columns, Column(WEIGHT, types.BIGINT))),
+            self.rows(changed, inputs, work.changed),
+        )
+        buckets = buckets_of(sum(side.num_rows for side in sides))
+        found = [one for pair in split(work, sides, buckets) for one in work.write(*pair)]
+        return {
+            output: Written(
+                tuple(path for name, path, _ in found if name == output),
+                sum(rows for name, _, rows in found if name == output),
+            )
+            for output in work.outputs
+        }
 
     def close(self) -> None:
         """Let go of the database."""
@@ -316,7 +371,8 @@ def _register(cursor: duckdb.DuckDBPyConnection, name: str, item: Input) -> None
             cursor.execute(f"CREATE TEMP VIEW {_quoted(name)} AS {to_duckdb(sql)}")
         case Rows(table, columns):
             _register_arrow(cursor, name, table, columns)
-        case Files(paths, columns) if paths:
+        case Files(paths, columns, relation=relation, parts=parts) if paths:
+            lake_files.verify(relation.name if relation else "a relation", parts)
             _register_arrow(cursor, name, pads.dataset(list(paths), schema=_schema(columns), format=_CHECKED), columns)
         case Files(_, columns):
             _register_empty(cursor, name, columns)

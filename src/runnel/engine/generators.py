@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from sqlglot import exp
 
+GENERATING = (exp.Lateral, exp.Explode, exp.Posexplode, exp.Inline, exp.Stack, exp.Anonymous)
+"""Nodes without one of which a query has no generator."""
+
 
 def rewrite_generators(tree: exp.Expr) -> None:
     """Replace every generator in FROM, in LATERAL VIEW and (those of one column) in the SELECT list."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import threading
 import uuid
 from collections import OrderedDict
@@ -12,6 +13,7 @@ import pyarrow as pa
 from pyspark.sql.types import StructField, StructType, _parse_datatype_string
 
 from runnel.engine.base import Derived, Files, Rows
+from runnel.lake import files as lake_files
 from runnel.model import arrow, types
 from runnel.model.program import quote
 from runnel.model.tokens import quoted_names, replace_names
@@ -51,7 +53,7 @@ class Registry:
                 return self.empty(source.columns)
             case Files(paths=paths, columns=columns):
                 schema = _ddl(columns)
-                return self._once("f", (schema, *paths), lambda: self._read(schema, paths))
+                return self._once("f", (schema, *paths), lambda: self._read(schema, paths, source))
             case Rows(table=table, columns=columns):
                 if table.num_rows == 0:
                     return self.empty(columns)
@@ -61,10 +63,11 @@ class Registry:
                 return self._once("d", (text,), lambda: self.session.sql(text))
         raise TypeError(source)
 
-    def _read(self, schema: str, paths: tuple[str, ...]) -> DataFrame:
-        # These are files, not patterns: a folder may be called `a[1]` or `{x}`.
-        options = {"__globPaths__": "false", "parquet.page.verify-checksum.enabled": "true"}
-        return self.session.read.schema(schema).options(**options).parquet(*paths)
+    def _read(self, schema: str, paths: tuple[str, ...], source: Files) -> DataFrame:
+        # Spark checks pages, and knows nothing of the digests of footers.
+        lake_files.verify(source.relation.name if source.relation else "a relation", source.parts)
+        options = {"parquet.page.verify-checksum.enabled": "true"}
+        return self.session.read.schema(schema).options(**options).parquet(*map(_literal, paths))
 
     def empty(self, columns: tuple[Column, ...]) -> str:
         """Register a table of these columns without rows."""
@@ -106,6 +109,17 @@ class Registry:
         for old in forgotten:
             self.session.catalog.dropTempView(old)
         return name
+
+
+def _literal(path: str) -> str:
+    r"""Write a path that is no pattern: a folder may be called `a[1]` or `{x}`.
+
+    With Spark's own setting against patterns, several files of such a folder are read several times each.
+
+    >>> _literal("/a[1]/b.parquet")
+    '/a\\[1\\]/b.parquet'
+    """
+    return re.sub(r"([{}\[\]*?\\])", r"\\\1", path)
 
 
 def _ddl(columns: Sequence[Column]) -> str:

@@ -26,9 +26,11 @@ from pyspark.sql import Observation, SparkSession
 from pyspark.sql.functions import count, lit
 from pyspark.sql.pandas.functions import PandasUDFType, pandas_udf
 
-from runnel.engine.base import Bound, Derived, Files, TooLarge, Written
+from runnel.engine.analyses import Analyses
+from runnel.engine.base import Bound, Derived, Files, TooLarge, TooSlow, Written
 from runnel.engine.driver import Driver
 from runnel.engine.java import ensure_java
+from runnel.engine.keyed import BUCKET, WRITTEN, bucket_sql, buckets_of, task
 from runnel.engine.launch import REDACTION, launch, redaction
 from runnel.engine.lost_java import (
     ENDING_SECONDS,
@@ -42,8 +44,10 @@ from runnel.engine.lost_java import (
 )
 from runnel.engine.meaning import decides, meaning
 from runnel.engine.registry import Registry, cast_table, spark_schema
+from runnel.engine.spark_jobs import counting_jobs, is_connect
+from runnel.engine.tasks import batches, unpacked
 from runnel.errors import RunnelError, Terminal, Unreachable
-from runnel.lake.files import ROW_GROUP
+from runnel.lake.files import HINT, ROW_GROUP
 from runnel.model import types
 from runnel.model.program import quote
 from runnel.model.relation import Column
@@ -54,8 +58,10 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from runnel.engine.base import Input
+    from runnel.engine.base import Input, Task
+    from runnel.engine.counts import Kind
     from runnel.engine.functions import UserFunction
+    from runnel.engine.keyed import Keyed
 
 SESSION = {
     "spark.ui.enabled": "false",
@@ -100,6 +106,8 @@ WRITING = {
     "parquet.page.write-checksum.enabled": "true",
     "parquet.block.row.count.limit": str(ROW_GROUP),
 }
+STOP_AGAIN = 0.2
+"""Seconds after which what was stopped is stopped again."""
 FILE_ROWS = 5_000_000
 QUICK_ROWS = 100_000
 LIMITED_FROM = 500_000
@@ -153,6 +161,7 @@ class SparkEngine:
         self._restart_pause, self._restart_at = FIRST_PAUSE, 0.0
         self._registries: dict[bool, Registry] = {}
         self.functions: dict[str, UserFunction] = {}
+        self._analyses = Analyses()
         self._lock = threading.RLock()
         self._closed = False
 
@@ -259,9 +268,13 @@ class SparkEngine:
             self.functions[function.name] = function
             for registry in self._registries.values():
                 _register(registry.session, function)
+            self._analyses.forget()
 
     def analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         """Give the columns of a query's result without running it."""
+        return self._analyses.get(sql, tables, lambda: self._analyse(sql, tables))
+
+    def _analyse(self, sql: str, tables: Mapping[str, tuple[Column, ...]]) -> tuple[Column, ...]:
         with self._translated_errors():
             registry = self._registry(quick=True)
             names = {name: registry.empty(columns) for name, columns in tables.items()}
@@ -270,15 +283,16 @@ class SparkEngine:
 
     def rows(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column] | None = None) -> pa.Table:
         """Run a query and bring its result to the driver."""
-        self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
-        with self._translated_errors():
+        with self._translated_errors(), self._counting("step", inputs):
             quick = _rows_read(inputs) <= QUICK_ROWS
             table = self._planned(lambda: self._frame(sql, inputs, quick=quick).toArrow())
         return cast_table(table, columns) if columns is not None else table
 
-    def change(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table:
+    def change(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table:
         """Run a step of a delta program: in the driver where it is small, else as a job."""
-        small = self.driver.small(sql, inputs)
+        small = self.driver.small(sql, inputs, closed=closed)
         if small is None:
             return self._collected(sql, inputs, columns)
         found = self.driver.rows(small, columns)
@@ -293,10 +307,9 @@ class SparkEngine:
         Where many rows are read, one row more than is allowed is asked for; few rows seldom become many, and where they do
         Spark itself stops at `spark.driver.maxResultSize`.
         """
-        self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
         read, bound = _rows_read(inputs), self.driver.bound
         most = min(bound.rows, bound.bytes // _least_width(columns))
-        with self._translated_errors(), _too_large():
+        with self._translated_errors(), _too_large(), self._counting("step", inputs):
 
             def collected() -> pa.Table:
                 frame = self._frame(sql, inputs, quick=read <= QUICK_ROWS)
@@ -305,6 +318,41 @@ class SparkEngine:
             table = self._planned(collected)
         Bound(most, bound.bytes).check(table.num_rows, table.nbytes)
         return cast_table(table, columns)
+
+    @contextmanager
+    def limited(self, seconds: float) -> Iterator[None]:
+        """Stop this thread's jobs after so many seconds; the driver's own queries are small and are not stopped."""
+        session, tag = self.session, f"runnel-{uuid.uuid4().hex}"
+        expired, done = threading.Event(), threading.Event()
+        # A session's tags do not reach the thread of Java that collects rows as Arrow; its context's tags do.
+        of_context = not is_connect(session)
+        tags: Any = session.sparkContext if of_context else session
+        add, remove, cancel = (
+            (tags.addJobTag, tags.removeJobTag, tags.cancelJobsWithTag)
+            if of_context
+            else (tags.addTag, tags.removeTag, tags.interruptTag)
+        )
+
+        def stop() -> None:
+            pause = seconds
+            while not done.wait(pause):  # a job may begin after the time is over
+                expired.set()
+                with suppress(Exception):  # Spark may end at the same moment
+                    cancel(tag)
+                pause = STOP_AGAIN
+
+        add(tag)
+        threading.Thread(target=stop, name="runnel-limit", daemon=True).start()
+        try:
+            yield
+        except Exception as error:
+            if expired.is_set():
+                raise TooSlow from error
+            raise
+        finally:
+            done.set()
+            with suppress(Exception):
+                remove(tag)
 
     def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
         """Run a step of a delta program in the driver, if that is the place for it and for its result; else None."""
@@ -324,7 +372,6 @@ class SparkEngine:
     ) -> Written:
         """Run a query and write its result as Parquet, clustered by `order`; rows are counted on their way into the writer."""
         target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
-        self.counted.add(bytes_read=_bytes_read(inputs), jobs=1)
 
         def written() -> int:
             frame = self._frame(sql, inputs).to(spark_schema(schema))
@@ -341,9 +388,50 @@ class SparkEngine:
             frame.write.options(**WRITING, **plain).parquet(target)
             return int(counting.get["rows"])
 
-        with self._translated_errors():
+        with self._translated_errors(), self._counting("step", inputs):
             rows = self._planned(written)
         return Written(tuple(_parquet_files(target)), rows)
+
+    def reads(self, rows: int) -> bool:
+        """Say whether so many changes are more than the driver works out itself."""
+        return rows > self.driver.changes
+
+    def read(self, tasks: Sequence[Task], columns: Sequence[Column], folder: str) -> Written:
+        """Run the tasks on the executors, which write what they give."""
+        target = f"{folder.rstrip('/')}/{uuid.uuid4().hex}"
+        schema = ", ".join(f"{quote(c.name)} {c.type}" for c in columns)
+        with self._translated_errors(), counting_jobs(self.counted, "read", self.session, len(tasks)):
+            numbers = self.session.range(0, len(tasks), 1, len(tasks))
+            frame = numbers.mapInArrow(batches(tasks), schema)
+            counting = _observation(frame)
+            frame = frame.observe(counting, count(lit(1)).alias("rows"))
+            frame.write.options(**WRITING).parquet(target)
+            rows = int(counting.get["rows"])
+        return Written(tuple(_parquet_files(target)), rows)
+
+    @contextmanager
+    def _counting(self, kind: Kind, inputs: Mapping[str, Input]) -> Iterator[None]:
+        """Count a statement on Spark, the bytes it reads and the jobs it takes."""
+        self.counted.read(_bytes_read(inputs))
+        with counting_jobs(self.counted, kind, self.session):
+            yield
+
+    def keyed(self, work: Keyed, stored: str, changed: str, inputs: Mapping[str, Input]) -> dict[str, Written]:
+        """Call the function in tasks, each over a range of hashes; the tasks write what it gives."""
+        number = bucket_sql(quote(work.by), buckets_of(_rows_read(inputs), self._parallelism()))
+        with self._translated_errors(), self._counting("keyed", inputs):
+            sides = [
+                self._frame(f"SELECT *, {number} AS {quote(BUCKET)} FROM (\n{sql}\n) AS side", inputs).groupBy(
+                    quote(BUCKET)
+                )
+                for sql in (stored, changed)
+            ]
+            found = sides[0].cogroup(sides[1]).applyInArrow(task(work), WRITTEN).collect()
+        made = {name: [(row["path"], row["rows"]) for row in found if row["output"] == name] for name in work.outputs}
+        return {
+            name: Written(tuple(path for path, _ in files), sum(rows for _, rows in files))
+            for name, files in made.items()
+        }
 
     def close(self) -> None:
         """Stop the session if this engine started it."""
@@ -454,7 +542,7 @@ def _register(session: SparkSession, function: UserFunction) -> None:
 
 def _observation(frame: DataFrame) -> Any:
     """Give something that counts rows, of the kind of session a DataFrame is of."""
-    if type(frame).__module__.startswith("pyspark.sql.connect"):
+    if is_connect(frame):
         from pyspark.sql.connect.observation import Observation as ConnectObservation
 
         return ConnectObservation()
@@ -501,6 +589,19 @@ def _translated() -> Iterator[None]:
         yield
     except (RunnelError, TooLarge):
         raise
+    except Exception as error:
+        told = unpacked(str(error))
+        if told is None:
+            with _translated_text():
+                raise
+        raise told from error
+
+
+@contextmanager
+def _translated_text() -> Iterator[None]:
+    """Tell Spark's exceptions apart by their kinds and texts."""
+    try:
+        yield
     except AnalysisException as error:
         raise Terminal("RUNNEL-SQL-WRONG", f"Spark cannot read this query: {_first_line(error)}") from error
     except PySparkException as error:
@@ -513,13 +614,15 @@ def _translated() -> Iterator[None]:
         text = str(error)
         if "Py4J" in type(error).__name__ and ("Network" in type(error).__name__ or _context_stopped(error)):
             raise Unreachable("RUNNEL-SPARK-GONE", "Spark went away", hint="start again") from error
-        if "CRC checksum verification failed" in text:
+        missing = "FileNotFoundException" in text or "FILE_NOT_EXIST" in text
+        # A damaged page, a block that Hadoop's own checksums refuse, or a header that makes no sense.
+        if "CRC checksum verification failed" in text or ("FAILED_READ_FILE" in text and not missing):
             raise Terminal(
                 "RUNNEL-FILE-BROKEN",
                 f"a data file is not as it was written: {_file_read(text)}",
-                hint="bring it back from a copy, or rebuild what it belongs to",
+                hint=HINT,
             ) from error
-        if "FileNotFoundException" in text or "FAILED_READ_FILE" in text:
+        if missing:
             raise Terminal("RUNNEL-FILE-MISSING", f"a data file cannot be read: {_first_line(error)}") from error
         if "No space left" in text:
             raise Unreachable(

@@ -9,7 +9,7 @@ from runnel.errors import RunnelError, Terminal, nearest
 from runnel.lake.entries import Commit
 from runnel.model.ddl import spelled
 from runnel.model.foreign_keys import with_references
-from runnel.model.relation import Kind, Relation, check_columns
+from runnel.model.relation import Kind, Relation, check_columns, check_name
 from runnel.pipeline.plan import Definition, stages_in_use, text_reads
 from runnel.pipeline.rebuild import rebuild
 from runnel.pipeline.step import in_turn
@@ -76,6 +76,7 @@ def create_view(
 
     With `replace` a view of that name gives way to the new one, and those that read it are made anew, in one step.
     """
+    check_name(name, "a table or view")
     name = _spelled(runtime.lake.snapshot(), name)
     definition = Definition(name, sql, check_properties(name, properties or {}, place), place)
 

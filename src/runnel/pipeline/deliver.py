@@ -13,7 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from runnel.compiler import unique_columns
-from runnel.connectors.base import Delivery, Mark, Shape
+from runnel.connectors.base import Delivery
+from runnel.connectors.marks import Mark, Shape
 from runnel.engine import contents
 from runnel.engine.inputs import Inputs, Pending
 from runnel.errors import RunnelError, Terminal

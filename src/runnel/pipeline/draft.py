@@ -38,7 +38,7 @@ class Draft:
 
     def look_ahead(self, keys: pa.Table) -> None:
         """Read the stored rows of all keys that operations will ask for: once, not anew for each of them."""
-        keys = self._plain_keys(keys)
+        keys = plain_keys(self.relation, keys)
         self._ahead = keys, self._lake.lookup(self.relation, self._files, keys).cast(self._schema())
 
     def signed(self) -> pa.Table:
@@ -51,7 +51,7 @@ class Draft:
         """Add rows; with a key, none of their keys may be there."""
         if not rows.num_rows:
             return
-        rows = self._whole(self._plain_keys(rows))
+        rows = self._whole(plain_keys(self.relation, rows))
         if self.relation.key:
             keys = self._unique_keys(rows)
             present = self._current(keys)
@@ -64,7 +64,7 @@ class Draft:
         if not rows.num_rows:
             return
         self._need_key("update")
-        rows = self._plain_keys(rows)
+        rows = plain_keys(self.relation, rows)
         keys = self._unique_keys(rows)
         old = self._current(keys)
         places = self._places(old, keys)
@@ -82,7 +82,7 @@ class Draft:
         if not rows.num_rows:
             return
         self._need_key("upsert")
-        rows = self._whole(self._plain_keys(rows))
+        rows = self._whole(plain_keys(self.relation, rows))
         self._put(self._current(self._unique_keys(rows)), -1)
         self._put(rows, 1)
 
@@ -94,11 +94,17 @@ class Draft:
             whole = self._whole(rows)
             self.apply(whole.append_column(WEIGHT, pa.repeat(pa.scalar(-1, pa.int64()), whole.num_rows)))
             return
-        keys = self._unique_keys(self._plain_keys(rows))
+        keys = self._unique_keys(plain_keys(self.relation, rows))
         old = self._current(keys)
         if not lenient and old.num_rows < keys.num_rows:
             raise self._missing(keys, self._places(old, keys).index(None))
         self._put(old, -1)
+
+    def clear(self) -> None:
+        """Remove all rows: those that are stored, and those of this draft."""
+        stored = fold(self.relation, self._lake.read(self.relation, self._files).cast(self._schema()))
+        self._parts = []
+        self._put(stored, -1)
 
     def apply(self, signed: pa.Table, *, trusted: bool = False) -> None:
         """Add signed rows; afterwards no row may occur less than zero times, nor a key more than once.
@@ -114,14 +120,10 @@ class Draft:
                 hint="add it: +n or -n",
             )
         rows = self._whole(signed.drop_columns([WEIGHT])).append_column(WEIGHT, signed.column(WEIGHT))
-        if rows.column(WEIGHT).null_count:
-            raise Terminal(
-                "RUNNEL-WEIGHT-NULL", f"{self.relation.name}: a signed row has no {WEIGHT}", hint="give +n or -n"
-            )
-        rows = self._plain_keys(rows.cast(self._schema()))
-        self._check_weights(rows.column(WEIGHT))
+        rows = plain_keys(self.relation, rows.cast(self._schema()))
+        check_weights(self.relation, rows.column(WEIGHT))
         rows = fold(self.relation, rows)
-        self._check_nulls(rows)
+        check_keys(self.relation, rows)
         if not trusted:
             self._check(rows)
         self._parts.append(rows)
@@ -172,43 +174,13 @@ class Draft:
         return [where.get(key) for key in _tuples(keys)]
 
     def _unique_keys(self, rows: pa.Table) -> pa.Table:
-        self._check_nulls(rows)
+        check_keys(self.relation, rows)
         keys = rows.select(list(self.relation.key))
         groups, (count,) = arrow.grouped(keys, self.relation.key, (self.relation.key[0], "count"))
         if groups.num_rows < keys.num_rows:
             twice = groups.filter(pc.greater(count, 1))
             raise self._key_error("RUNNEL-KEY-DUPLICATE", "is given twice", twice, "give each key once per call")
         return keys
-
-    def _check_nulls(self, rows: pa.Table) -> None:
-        for name in self.relation.key:
-            if name not in rows.column_names or rows.column(name).null_count:
-                raise Terminal(
-                    "RUNNEL-KEY-NULL",
-                    f"{self.relation.name}: a row has no value for the key column {name!r}",
-                    hint="give one",
-                )
-
-    def _check_weights(self, weights: pa.ChunkedArray) -> None:
-        """Refuse weights whose sums could leave the range of whole numbers."""
-        ends = pc.min_max(weights).as_py()
-        total = pc.sum(pc.abs(weights.cast(pa.float64(), safe=False))).as_py()
-        if ends["min"] < -_MOST or ends["max"] > _MOST or total > _MOST_OF_ALL:
-            raise Terminal(
-                "RUNNEL-WEIGHT-TYPE",
-                f"{self.relation.name}: a {WEIGHT} is beyond 2**53, or all of them together are beyond 2**62",
-                hint="give as many rows as there are",
-            )
-
-    def _plain_keys(self, rows: pa.Table) -> pa.Table:
-        """Give rows whose keys are equal in every bit where SQL finds them equal: one NaN, and 0.0 for -0.0."""
-        for at, name in enumerate(rows.column_names):
-            if name in self.relation.key and pa.types.is_floating(rows.schema.field(at).type):
-                values = rows.column(at)
-                nan, zero = pa.scalar(float("nan"), values.type), pa.scalar(0.0, values.type)
-                plain = pc.if_else(pc.is_nan(values), nan, pc.add(values, zero))
-                rows = rows.set_column(at, rows.schema.field(at), plain)
-        return rows
 
     def _whole(self, rows: pa.Table) -> pa.Table:
         arrays = [
@@ -249,6 +221,39 @@ class Draft:
 
     def _schema(self) -> pa.Schema:
         return self._bare().append(pa.field(WEIGHT, pa.int64()))
+
+
+def check_keys(relation: Relation, rows: pa.Table) -> None:
+    """Refuse rows without a value for a column of the key."""
+    for name in relation.key:
+        if name not in rows.column_names or rows.column(name).null_count:
+            raise Terminal(
+                "RUNNEL-KEY-NULL",
+                f"{relation.name}: a row has no value for the key column {name!r}",
+                hint="give one",
+            )
+
+
+def check_weights(relation: Relation, weights: pa.ChunkedArray) -> None:
+    """Refuse rows without a weight, and weights whose sums could leave the range of whole numbers."""
+    if weights.null_count:
+        raise Terminal("RUNNEL-WEIGHT-NULL", f"{relation.name}: a signed row has no {WEIGHT}", hint="give +n or -n")
+    ends = pc.min_max(weights).as_py()
+    total = pc.sum(pc.abs(weights.cast(pa.float64(), safe=False))).as_py()
+    if len(weights) and (ends["min"] < -_MOST or ends["max"] > _MOST or total > _MOST_OF_ALL):
+        raise Terminal(
+            "RUNNEL-WEIGHT-TYPE",
+            f"{relation.name}: a {WEIGHT} is beyond 2**53, or all of them together are beyond 2**62",
+            hint="give as many rows as there are",
+        )
+
+
+def plain_keys(relation: Relation, rows: pa.Table) -> pa.Table:
+    """Give rows whose keys are equal in every bit where SQL finds them equal: one NaN, and 0.0 for -0.0."""
+    for at, name in enumerate(rows.column_names):
+        if name in relation.key and pa.types.is_floating(rows.schema.field(at).type):
+            rows = rows.set_column(at, rows.schema.field(at), arrow.plain_floats(rows.column(at)))
+    return rows
 
 
 def _with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:

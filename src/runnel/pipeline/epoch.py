@@ -18,9 +18,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from runnel.connectors.base import OP, REMOVE, UPSERT
 from runnel.connectors.guarded import translate_errors
+from runnel.engine.counts import DRIVER
 from runnel.errors import RunnelError
 from runnel.failpoints import reach
+from runnel.pipeline.cells import due_offset
+from runnel.pipeline.large_reads import partitions_of, read_partitions
+from runnel.pipeline.reconcile import capture_cells
 from runnel.pipeline.rows_in import to_table
 from runnel.pipeline.step import Change, take
 from runnel.pipeline.transaction import Drafts
@@ -31,18 +36,21 @@ if TYPE_CHECKING:
     from runnel.connectors.base import ChangeSet, Source
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
+    from runnel.pipeline.draft import Draft
     from runnel.pipeline.runtime import Runtime
     from runnel.pipeline.step import Taken
-
-OP = "_op"
 
 
 @dataclass
 class Captured:
-    """What an epoch took from the sources: the ends of the ranges, and the errors of sources that could not be read."""
+    """What an epoch took from the sources: the ends of the ranges, and the errors of sources that could not be read.
+
+    `partial` are errors of some tables of sources whose other tables were read.
+    """
 
     ends: dict[str, dict[str, Any]] = field(default_factory=dict)
     errors: dict[str, RunnelError] = field(default_factory=dict)
+    partial: dict[str, RunnelError] = field(default_factory=dict)
 
 
 def error_note(source: str) -> str:
@@ -57,16 +65,18 @@ def run_epoch(
     choose: Callable[[Snapshot], Iterable[ViewEntry]],
     deliver: Callable[[Taken], None] | None = None,
     failed: Mapping[str, RunnelError] | None = None,
+    *,
+    single: bool = False,
 ) -> tuple[Taken, Captured]:
-    """Take everything that waits, up to `max_rows` per source, through the six steps.
+    """Take everything that waits, up to `max_rows` or one transaction (`single`) per source, through the six steps.
 
     `failed` are sources that are not asked, with their errors: these are noted in the state like those met here.
     """
     captured = Captured()
 
     def build(head: Snapshot) -> Change:
-        captured.ends, captured.errors = {}, dict(failed or {})
-        ranges = plan(head, sources, max_rows, captured)
+        captured.ends, captured.errors, captured.partial = {}, dict(failed or {}), {}
+        ranges = plan(runtime, head, sources, max_rows, captured, single=single)
         reach("epoch:planned")
         return capture(runtime, head, sources, ranges, captured)
 
@@ -78,7 +88,13 @@ def run_epoch(
 
 
 def plan(
-    head: Snapshot, sources: Mapping[str, Source], max_rows: int, captured: Captured
+    runtime: Runtime,
+    head: Snapshot,
+    sources: Mapping[str, Source],
+    max_rows: int,
+    captured: Captured,
+    *,
+    single: bool = False,
 ) -> dict[str, tuple[dict[str, Any], dict[str, Any]]]:
     """Choose each source's range; one with nothing new is left out, but for the first time: where it starts is kept."""
     ranges = {}
@@ -86,7 +102,12 @@ def plan(
         try:
             with translate_errors(f"sources.{name}"):
                 start = head.positions.get(name) or source.initial_offset()
-                end = source.latest_offset(start, max_rows)
+                end = source.latest_offset(start, max_rows, single=single)
+                cells = source.cells() if end == start and start else None
+                if cells is not None:
+                    end = due_offset(runtime.lake, head, name, cells, start)
+                if problems := source.problems():
+                    captured.partial[name] = problems[0]
         except RunnelError as error:
             captured.errors[name] = error
             continue
@@ -105,31 +126,58 @@ def capture(
     """Read the ranges into signed rows; each source has drafts of its own, so one that fails takes nothing with it."""
     whole = Change(transactions=0)
     for name, (start, end) in ranges.items():
-        drafts = Drafts(runtime, head)
-        count = 0
         try:
             with translate_errors(f"sources.{name}"):
-                read = list(sources[name].read(start, end)) if end != start else []
-                _look_ahead(drafts, name, read)
-                for changes in read:
-                    _draft(drafts, name, changes)
-                    count += 1
-                signed = drafts.change().signed
+                kept = _read(runtime, head, sources, name, start, end, whole)
         except RunnelError as error:
             captured.errors[name] = error
             continue
-        whole.signed.update(signed)
+        except BaseException:
+            runtime.lake.discard([file for files in whole.written.values() for file in files])
+            raise
+        if not kept:
+            continue
         whole.positions[name] = end
-        whole.transactions += count
         if end != start:
             captured.ends[name] = end
     for name in {**sources, **captured.errors}:
         known = head.positions.get(error_note(name), {}).get("error")
-        now = captured.errors.get(name)
+        now = captured.errors.get(name, captured.partial.get(name))
         said = None if now is None else str(now)
         if known != said:
             whole.positions[error_note(name)] = {"error": said}
     return whole
+
+
+def _read(
+    runtime: Runtime,
+    head: Snapshot,
+    sources: Mapping[str, Source],
+    name: str,
+    start: dict[str, Any],
+    end: dict[str, Any],
+    whole: Change,
+) -> bool:
+    """Add one range to the change: by tasks of the engine where it is large, else here; say whether its end has to be kept."""
+    if sources[name].cells() is not None:
+        return capture_cells(runtime, head, name, sources[name], (start, end), whole)
+    partitions = partitions_of(runtime, sources[name], start, end)
+    if partitions is not None:
+        written = read_partitions(runtime, head, name, partitions)
+        if written is not None:
+            whole.written.update(written)
+            whole.transactions += len(partitions)
+            return True
+    drafts = Drafts(runtime, head)
+    read = list(sources[name].read(start, end)) if end != start else []
+    _look_ahead(drafts, name, read)
+    for changes in read:
+        _draft(drafts, name, changes)
+    whole.signed.update(drafts.change().signed)
+    whole.transactions += len(read)
+    if read:
+        runtime.engine.counted.work("read", DRIVER)
+    return True
 
 
 def _look_ahead(drafts: Drafts, source: str, read: list[ChangeSet]) -> None:
@@ -139,7 +187,8 @@ def _look_ahead(drafts: Drafts, source: str, read: list[ChangeSet]) -> None:
     """
     by_table: dict[str, list[pa.Table]] = {}
     for changes in read:
-        by_table.setdefault(changes.table, []).extend(t for t in (changes.signed, changes.keyed) if t is not None)
+        looked_up = (changes.keyed,) if changes.trusted else (changes.signed, changes.keyed)
+        by_table.setdefault(changes.table, []).extend(t for t in looked_up if t is not None)
     for table, rows in by_table.items():
         if len(rows) < 2:
             continue
@@ -154,8 +203,10 @@ def _draft(drafts: Drafts, source: str, changes: ChangeSet) -> None:
     """Add one change set to its table's draft; an error says which file or log position it came from."""
     try:
         draft = drafts.of(f"{source}.{changes.table}")
+        if changes.whole:
+            draft.clear()
         if changes.signed is not None:
-            draft.apply(to_table(draft.relation, changes.signed, weighted=True))
+            draft.apply(to_table(draft.relation, changes.signed, weighted=True), trusted=changes.trusted)
         if changes.keyed is not None:
             _draft_keyed(draft, changes.keyed)
     except RunnelError as error:
@@ -166,7 +217,7 @@ def _draft(drafts: Drafts, source: str, changes: ChangeSet) -> None:
         raise
 
 
-def _draft_keyed(draft: Any, keyed: Any) -> None:
+def _draft_keyed(draft: Draft, keyed: pa.Table) -> None:
     """Apply upserts and deletes in order, as long runs of one kind with each key at most once."""
     ops = keyed.column(OP).to_pylist()
     rows = to_table(draft.relation, keyed.drop_columns([OP]))
@@ -177,10 +228,17 @@ def _draft_keyed(draft: Any, keyed: Any) -> None:
         if at == len(ops) or ops[at] != ops[begin] or keys[at] in seen:
             run = rows.slice(begin, at - begin)
             if run.num_rows:
-                draft.upsert(run) if ops[begin] == "upsert" else draft.delete(run.select(list(draft.relation.key)))
+                _draft_run(draft, ops[begin], run)
             begin, seen = at, set()
         if at < len(ops):
             seen.add(keys[at])
+
+
+def _draft_run(draft: Draft, operation: str, run: pa.Table) -> None:
+    if operation == UPSERT:
+        draft.upsert(run)
+    else:
+        draft.delete(run.select(list(draft.relation.key)), lenient=operation == REMOVE)
 
 
 def release(sources: Mapping[str, Source], captured: Captured) -> None:

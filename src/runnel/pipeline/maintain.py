@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
@@ -131,7 +132,11 @@ def _side_by_side(
     if len(views) < 2 or runtime.threads < 2:
         return [_refresh(runtime, view, ranges[view.name], pending) for view in views]
     with ThreadPoolExecutor(min(runtime.threads, len(views)), thread_name_prefix="runnel-view") as pool:
-        return list(pool.map(lambda view: _refresh(runtime, view, ranges[view.name], pending), views))
+        # Each thread counts what it does for the same epoch.
+        contexts = [copy_context() for _ in views]
+        return list(
+            pool.map(lambda c, view: c.run(_refresh, runtime, view, ranges[view.name], pending), contexts, views)
+        )
 
 
 def levels(views: Mapping[str, ViewEntry]) -> list[list[ViewEntry]]:

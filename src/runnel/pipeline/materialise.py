@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from runnel.compiler.emit import grouped
 from runnel.engine.base import TooLarge
 from runnel.engine.inputs import signed
 from runnel.lake.files import ROW_GROUP
 from runnel.model import arrow
+from runnel.model.identity import identical
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
 from runnel.model.relation import WEIGHT
@@ -43,7 +43,7 @@ def recompute_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
     target = step.target
     columns = ", ".join(quote(c.name) for c in target.columns)
     weight = quote(WEIGHT)
-    shown, by = grouped(target.columns)
+    shown, by = identical(target.columns)
     sql = (
         f"SELECT {shown}, sum({weight}) AS {weight} FROM (\n{step.initial}\nUNION ALL\n"
         f"SELECT {columns}, -{weight} AS {weight} FROM {input_name(target.name, 'stored_old')}\n)"
@@ -60,9 +60,9 @@ def difference_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
     names = [c.name for c in target.columns]
     added = {name: f"sum({quote(name)})" for name in [*target.partial_sums, WEIGHT]}
     listed = ", ".join(quote(name) for name in [*names, WEIGHT])
-    negated = ", ".join(quote(n) if n in target.key else f"-{quote(n)} AS {quote(n)}" for n in [*names, WEIGHT])
+    negated = ", ".join(quote(n) if n in target.summed_by else f"-{quote(n)} AS {quote(n)}" for n in [*names, WEIGHT])
     chosen = ", ".join(f"{added[n]} AS {quote(n)}" if n in added else quote(n) for n in [*names, WEIGHT])
-    by = f" GROUP BY {', '.join(quote(name) for name in target.key)}" if target.key else ""
+    by = f" GROUP BY {', '.join(quote(name) for name in target.summed_by)}" if target.summed_by else ""
     sql = (
         f"SELECT {chosen} FROM (\nSELECT {listed} FROM (\n{step.initial}\n)\nUNION ALL\n"
         f"SELECT {negated} FROM {input_name(target.name, 'stored_old')}\n){by}"

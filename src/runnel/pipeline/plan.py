@@ -84,10 +84,12 @@ def make_plan(
     tables: Mapping[str, Reshaped] | None = None,
     *,
     narrowed: bool = False,
+    again: frozenset[str] = frozenset(),
 ) -> Plan:
     """Compile what is wanted, and whatever reads what changes; raise `Refused` for the first that cannot be compiled.
 
-    `narrowed` looks only at what tables lose, not at what their columns become.
+    `narrowed` looks only at what tables lose, not at what their columns become. Views and stages `again` are computed even if
+    they stay the same: what is stored of them is damaged.
     """
     plan = Plan(head, tables=tables or {})
     chosen = {definition.name: definition for definition in wanted}
@@ -102,7 +104,7 @@ def make_plan(
         relations[name] = program.relation
         plan.programs[name] = program
         calls = called(_text(program, chosen.get(name) or stored), runtime.functions)
-        same = stored is not None and _same_program(runtime, head, stored, program)
+        same = stored is not None and name not in again and _same_program(runtime, head, stored, program)
         same = same and stored is not None and (bool(program.events) or _same_means(runtime, stored, calls))
         if not same or (reads[name] & changed and not program.events):
             _refuse_emptying(name, program, chosen)
@@ -111,7 +113,7 @@ def make_plan(
             plan.entries[name] = replace(entry, functions=calls, settings=dict(runtime.engine.meaning))
         elif stored is not None:
             _redefine(plan, stored, chosen.get(name), program, calls, runtime.engine.meaning)
-    _choose_fresh(plan, changed, runtime.functions, runtime.engine.meaning)
+    _choose_fresh(plan, changed, runtime.functions, runtime.engine.meaning, again)
     return plan
 
 
@@ -295,7 +297,9 @@ def _entry(
     )
 
 
-def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str], meaning: Mapping[str, str]) -> None:
+def _choose_fresh(
+    plan: Plan, changed: set[str], functions: Mapping[str, str], meaning: Mapping[str, str], again: frozenset[str]
+) -> None:
     """List what must be computed: views that change, stages that are not there, and stages over something that changes."""
     made: dict[str, Program] = {}
     for name, program in plan.programs.items():
@@ -305,7 +309,7 @@ def _choose_fresh(plan: Plan, changed: set[str], functions: Mapping[str, str], m
             over_changed = any(i in changed or i in made for i in stage.inputs)
             there = plan.head.entries.get(stage.view)
             stale = there is None or not is_current(there.program) or dict(there.settings) != meaning
-            if stage.view not in made and (stale or over_changed):
+            if stage.view not in made and (stale or over_changed or stage.view in again):
                 made[stage.view] = stage
                 entry = ViewEntry(stage.view, "", {}, _alone(stage), stage.inputs, (), plan.head.epoch)
                 plan.entries[stage.view] = replace(

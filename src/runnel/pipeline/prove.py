@@ -1,7 +1,8 @@
 """Proves views: a new one before it is published, every one after its first changes, and all of them when there is time.
 
-A proof compares with the user's own text, run by the engine. At birth that costs no more than a look at `WHOLE` rows: over
-larger inputs only the rows of some keys are compared. A view that differs is never shown: it is recomputed from then on.
+A proof compares with the user's own text, run by the engine. At birth all rows are compared where up to `WHOLE` rows are read; over
+larger inputs the rows of some keys and totals over all rows, within a share of the time that computing the view took. A view that
+differs is never shown: it is recomputed from then on.
 """
 
 from __future__ import annotations
@@ -12,19 +13,25 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+import pyarrow as pa
+
 from runnel.compiler import bind
+from runnel.engine.base import TooSlow
 from runnel.engine.inputs import Inputs, Pending
 from runnel.errors import Conflict, RunnelError, Terminal, Unreachable
+from runnel.lake import lookup
 from runnel.lake.entries import Commit
 from runnel.model import types
 from runnel.model.program import quote
+from runnel.model.relation import WEIGHT
 from runnel.pipeline import proofs
 from runnel.pipeline.events import refuse_recomputing
 from runnel.pipeline.proofs import CODE, Proof
 from runnel.pipeline.rebuild import rebuild
 from runnel.pipeline.step import in_turn
 from runnel.verify import choices_of, own_text, verify
-from runnel.verify.bags import Comparison, Found, compare
+from runnel.verify.bags import Comparison, Found, compare, same_totals
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -41,8 +48,12 @@ WHOLE = 100_000
 """Stored rows of a view's inputs up to which all of its rows are compared before it is published."""
 KEYS = 32
 """Keys compared where there are more."""
-
-
+BIRTH_SHARE = 0.25
+"""The part of the time a view took to compute that comparing its keys and totals may take, where not all rows are compared."""
+BIRTH_SECONDS = 0.5
+"""And what it may take at least."""
+FEW = 20_000
+"""Rows of a view up to which both sides are compared in the driver."""
 PATIENCE = 1.0
 SHARE = 10
 """Proofs in the background take one part in so many of the time."""
@@ -53,9 +64,13 @@ class Unproved(Exception):
     """A new view differs from its text: it has to be planned again, as one that is recomputed."""
 
 
-def at_birth(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> dict[str, Proof]:
-    """Compare the views of a plan, computed and not yet published, with their texts; raise `Unproved` for one that differs."""
+def at_birth(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside], seconds: float) -> dict[str, Proof]:
+    """Compare the views of a plan, computed in so many seconds and not yet published, with their texts.
+
+    Raises `Unproved` for one that differs.
+    """
     found: dict[str, Proof] = {}
+    allowed = max(BIRTH_SECONDS, BIRTH_SHARE * seconds / max(1, len(plan.programs)))
     for program in plan.fresh:
         entry = plan.entries[program.view]
         if program.view not in plan.programs or not entry.sql or program.events:
@@ -65,7 +80,7 @@ def at_birth(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> dict
         problem = ""
         if program.incremental:
             try:
-                how = _compare_new(runtime, plan, entry, beside)
+                how = _compare_new(runtime, plan, entry, beside, allowed)
             except (Unreachable, Conflict):
                 raise
             except RunnelError as error:
@@ -76,7 +91,9 @@ def at_birth(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> dict
     return found
 
 
-def _compare_new(runtime: Runtime, plan: Plan, entry: ViewEntry, beside: Mapping[str, Beside]) -> proofs.How:
+def _compare_new(
+    runtime: Runtime, plan: Plan, entry: ViewEntry, beside: Mapping[str, Beside], allowed: float
+) -> proofs.How:
     relation = beside[entry.name].relation
     shown = {**plan.head.shown, **{name: made.relation for name, made in beside.items() if name in plan.programs}}
     shown |= {name: shape.relation for name, shape in plan.tables.items()}
@@ -88,20 +105,50 @@ def _compare_new(runtime: Runtime, plan: Plan, entry: ViewEntry, beside: Mapping
     if not size and not beside[entry.name].files:
         return "columns"
     where = "" if size <= WHOLE else _some_keys(relation, beside[entry.name])
-    if size > WHOLE and not where:
-        return "columns"
     roles.update(inputs.roles([(entry.name, "rows")]))
     program = plan.programs[entry.name]
     choices = choices_of(entry, program, shown)
-    if where and choices.any:
-        return "columns"
     definite = bind(program.definite, shown)[0] if program.definite else ""
-    asked = Comparison(relation, text, roles, choices, definite, where, small=not where)
-    found = compare(runtime.engine, asked)
+    few = size <= WHOLE and sum(file.rows for file in beside[entry.name].files) <= FEW
+    rows = _rows_at_hand(beside[entry.name]) if few else None
+    asked = Comparison(relation, text, roles, choices, definite, where, few, rows)
+    how, found = _compared_parts(runtime, asked, allowed) if size > WHOLE else ("whole", compare(runtime.engine, asked))
     if not found.same:
         said = proofs.difference_text(entry.name, found, plan.head.epoch)
         _condemn(runtime, entry, said, found, {n: shown[n].rows for n in sorted(read)})
-    return "sample" if where else "whole"
+    return how
+
+
+def _compared_parts(runtime: Runtime, asked: Comparison, allowed: float) -> tuple[proofs.How, Found]:
+    """Compare the rows of some keys, then totals, as far as the time goes; what SQL leaves open is left to a whole proof."""
+    how: proofs.How = "columns"
+    if asked.choices.any:
+        return how, Found()
+    same = True
+    try:
+        with runtime.engine.limited(allowed):
+            if asked.where:
+                same = compare(runtime.engine, asked).same
+                how = "sample"
+            if same:
+                same = same_totals(runtime.engine, asked)
+                how = "totals" if asked.where else how
+    except TooSlow:
+        pass
+    return how, Found() if same else compare(runtime.engine, replace(asked, where=""))
+
+
+def _rows_at_hand(made: Beside) -> pa.Table | None:
+    """Give the rows of a bag that was just written, from memory; None where they have to be computed."""
+    relation = made.relation
+    if relation.final is not None or not made.files:
+        return None
+    stored = pa.concat_tables([lookup.whole(relation, file) for file in made.files])
+    weights = stored[WEIGHT].to_numpy()
+    if weights.min(initial=1) < 1:
+        return None
+    rows = stored.select([c.name for c in relation.rows])
+    return rows if weights.max(initial=1) == 1 else rows.take(np.repeat(np.arange(len(weights)), weights))
 
 
 def _check_columns(

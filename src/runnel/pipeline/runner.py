@@ -66,7 +66,7 @@ class Runner:
         """
         self._runtime, self._sources = runtime, sources
         self._gather = 0.0 if per_transaction else gather
-        self._max_rows = 1 if per_transaction else max_rows
+        self._max_rows, self._single = max_rows, per_transaction
         self._told = deliver
         self._targets = targets or Targets(runtime, {})
         self._owner = this_process()
@@ -195,7 +195,7 @@ class Runner:
             else:
                 self._backoff.succeeded(name)
         self._report(captured, self._errors)
-        self._errors = captured.errors
+        self._errors = captured.partial | captured.errors
         return taken, captured
 
     def _take_one_by_one(
@@ -204,6 +204,7 @@ class Runner:
         """Take each source by itself after an epoch of all of them failed, so that the one at fault stops nobody else."""
         errors = dict(failed)
         ends: dict[str, dict[str, Any]] = {}
+        partial: dict[str, RunnelError] = {}
         for name, source in sources.items():
             try:
                 _, captured = self._take({name: source}, errors)
@@ -212,12 +213,14 @@ class Runner:
             except Exception as error:
                 errors[name] = translated(f"sources.{name}", error)
                 continue
-            errors, ends = captured.errors, ends | captured.ends
+            errors, ends, partial = captured.errors, ends | captured.ends, partial | captured.partial
         taken, _ = self._take({}, errors)
-        return taken, Captured(ends, errors)
+        return taken, Captured(ends, errors, partial)
 
     def _take(self, sources: Mapping[str, Source], failed: Mapping[str, RunnelError]) -> tuple[Taken, Captured]:
-        result = run_epoch(self._runtime, sources, self._max_rows, self._due, self._deliver, failed)
+        result = run_epoch(
+            self._runtime, sources, self._max_rows, self._due, self._deliver, failed, single=self._single
+        )
         now = time.monotonic()
         for view in result[0].results:
             if view.strategy != "skipped" or view.view not in self._refreshed:
@@ -255,10 +258,11 @@ class Runner:
         return time.monotonic() - self._refreshed[view.name] >= wait
 
     def _report(self, captured: Captured, before: Mapping[str, RunnelError]) -> None:
-        for name, error in captured.errors.items():
+        now = captured.partial | captured.errors
+        for name, error in now.items():
             if str(before.get(name)) != str(error):
                 log.error("source %s: %s", name, error)
-        for name in before.keys() - captured.errors.keys():
+        for name in before.keys() - now.keys():
             log.info("source %s is read again", name)
 
     def _wait_for_lease(self, stop: threading.Event) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,8 +11,10 @@ from runnel.errors import Conflict, RunnelError, Terminal
 from runnel.model.foreign_keys import with_references
 from runnel.model.relation import Kind
 from runnel.pipeline.alter import alter_table
+from runnel.pipeline.cells import keep_cells
 from runnel.pipeline.definitions import create_table
-from runnel.pipeline.reshape import unchanged
+from runnel.pipeline.reshape import like, unchanged
+from runnel.pipeline.versions import keep_versions
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from runnel.lake.snapshot import Snapshot
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
+
+
+log = logging.getLogger("runnel")
 
 
 def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> dict[str, RunnelError]:
@@ -35,7 +41,7 @@ def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> dict[st
         try:
             with translate_errors(f"sources.{name}"):
                 described[name] = {f"{name}.{table.name}": table for table in source.tables()}
-                _create(runtime, described[name], known)
+                _create(runtime, name, described[name], known)
         except Conflict:
             raise
         except RunnelError as error:
@@ -54,15 +60,36 @@ def check_source_tables(runtime: Runtime, sources: Mapping[str, Any]) -> dict[st
     return errors
 
 
-def _create(runtime: Runtime, tables: Mapping[str, TableInfo], known: Mapping[str, Relation]) -> None:
+def _create(runtime: Runtime, source: str, tables: Mapping[str, TableInfo], known: Mapping[str, Relation]) -> None:
     for name, table in tables.items():
+        if table.cells:
+            keep_cells(runtime, source, name)
+        if table.versioned:
+            keep_versions(runtime, name, table)
         if table.columns == getattr(known.get(name), "columns", None):
+            continue
+        if table.grows and name in known:
+            _grow(runtime, known[name], table)
             continue
         try:
             create_table(runtime, name, table.columns, table.key)
         except Terminal as error:
             error.hint = error.hint or "its columns changed in the source"
             raise
+
+
+def _grow(runtime: Runtime, relation: Relation, table: TableInfo) -> None:
+    """Add the columns that a table has got in its store; those that it lost stay, and get no values any more."""
+    named = {column.name.lower(): column for column in table.columns}
+    lost = tuple(column for column in relation.columns if column.name.lower() not in named)
+    there = {column.name.lower() for column in relation.columns}
+    added = tuple(column for column in table.columns if column.name.lower() not in there)
+    kept = tuple(named.get(column.name.lower(), column) for column in relation.columns)
+    if (*kept, *added) != relation.columns:
+        said = alter_table(runtime, relation.name, lambda now: like(now, (*kept, *added), table.key))
+        log.info("%s", "; ".join(said))
+    elif lost:
+        log.debug("%s: %s dropped in the source", relation.name, ", ".join(column.name for column in lost))
 
 
 @dataclass(frozen=True)

@@ -12,11 +12,13 @@ import time
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from runnel.engine.counts import counted_here, counting
 from runnel.engine.inputs import Pending
 from runnel.errors import Conflict, Transient
 from runnel.failpoints import reach
 from runnel.lake.entries import Commit
 from runnel.lake.owner import this_process
+from runnel.model.relation import Kind
 from runnel.pipeline.foreign_keys import check as check_foreign_keys
 from runnel.pipeline.maintain import maintain
 
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from runnel.lake.entries import ViewEntry
+    from runnel.lake.entries import NewFile, ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.pipeline.maintain import ViewResult
     from runnel.pipeline.runtime import Runtime
@@ -44,9 +46,13 @@ class Overtaken(Conflict):
 
 @dataclass
 class Change:
-    """What a step does to base tables: signed rows per table, and the source positions they end at."""
+    """What a step does to base tables: signed rows per table, and the source positions they end at.
+
+    `written` are signed rows that are in files already, of ranges too large for the driver.
+    """
 
     signed: dict[str, pa.Table] = field(default_factory=dict)
+    written: dict[str, list[NewFile]] = field(default_factory=dict)
     positions: dict[str, dict[str, Any]] = field(default_factory=dict)
     transactions: int = 1
 
@@ -86,7 +92,7 @@ def take(
 ) -> Taken:
     """Build a change on the newest epoch, maintain the chosen views and publish all of it; on a lost race, again."""
     with runtime.working():
-        return in_turn(runtime, lambda: _attempt(runtime, build, choose))
+        return in_turn(runtime, lambda: _counted_attempt(runtime, build, choose))
 
 
 def in_turn(runtime: Runtime, attempt: Callable[[], T]) -> T:
@@ -111,14 +117,23 @@ def in_turn(runtime: Runtime, attempt: Callable[[], T]) -> T:
     raise AssertionError
 
 
+def _counted_attempt(
+    runtime: Runtime, build: Callable[[Snapshot], Change], choose: Callable[[Snapshot], Iterable[ViewEntry]]
+) -> Taken:
+    with counting():
+        return _attempt(runtime, build, choose)
+
+
 def _attempt(
     runtime: Runtime, build: Callable[[Snapshot], Change], choose: Callable[[Snapshot], Iterable[ViewEntry]]
 ) -> Taken:
     pending = Pending()
     try:
-        begun, before = time.perf_counter(), runtime.engine.counted.to_dict()
+        begun = time.perf_counter()
         head = runtime.lake.snapshot()
         change = build(head)
+        for name, files in change.written.items():
+            pending.add(name, files)
         check_foreign_keys(runtime.lake, head, change.signed)
         reach("epoch:captured")
         captured = time.perf_counter()
@@ -130,9 +145,11 @@ def _attempt(
         reach("epoch:views-written")
         maintained = time.perf_counter()
         rows_in = {name: table.num_rows for name, table in change.signed.items() if table.num_rows}
+        rows_in |= {name: sum(file.rows for file in files) for name, files in change.written.items() if files}
+        rows_in = {name: rows for name, rows in rows_in.items() if head.relations[name].kind is not Kind.STAGE}
         phases = {"capture": _ms(captured - begun), "maintain": _ms(maintained - captured)}
         commit = _commit(head, change, pending, results, rows_in, phases)
-        commit.record |= {name: now - before[name] for name, now in runtime.engine.counted.to_dict().items()}
+        commit.record |= counted_here()
         if not _worth_publishing(commit, results):
             return Taken(head.epoch, published=False, results=tuple(results))
         epoch = runtime.lake.publish(commit)

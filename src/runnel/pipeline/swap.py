@@ -6,20 +6,24 @@ was itself replaced meanwhile, all is planned anew.
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from runnel.engine.counts import counted_here, counting
 from runnel.engine.inputs import Beside, Pending, standing
 from runnel.errors import Conflict, Terminal
 from runnel.lake.entries import Commit
 from runnel.lake.publish import WRITER_LOST
 from runnel.model.relation import Kind
+from runnel.pipeline.cells import is_cells
 from runnel.pipeline.maintain import hydrate, maintain
 from runnel.pipeline.plan import make_plan, stages_in_use
 from runnel.pipeline.prove import Unproved, at_birth, note_birth
 from runnel.pipeline.reshape import rewrite
 from runnel.pipeline.step import Overtaken, in_turn, note_results
 from runnel.pipeline.update import moving_with, update
+from runnel.pipeline.versions import is_versions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -54,7 +58,7 @@ def swap_planned(runtime: Runtime, plan_at: Callable[[Snapshot], Plan]) -> Plan:
     while True:
         try:
             plan = _pinned(runtime, plan_at)
-            with runtime.lake.pinned(plan.head.epoch):
+            with counting(), runtime.lake.pinned(plan.head.epoch):
                 _carry_out(runtime, plan)
         except Unproved:
             continue  # planned again, that view is recomputed, and is right by that
@@ -105,8 +109,9 @@ def _carry_out(runtime: Runtime, plan: Plan) -> None:
     try:
         for name, shape in plan.tables.items():
             beside[name] = Beside(shape.relation, tuple(rewrite(runtime, shape, plan.head.files(name))))
+        begun = time.perf_counter()
         beside = hydrate(runtime, plan.head, [plan.entries[program.view] for program in plan.fresh], beside)
-        proved = at_birth(runtime, plan, beside)
+        proved = at_birth(runtime, plan, beside, time.perf_counter() - begun)
         epoch = in_turn(runtime, lambda: _attempt(runtime, plan, beside))
     except BaseException:
         runtime.lake.discard([file for made in beside.values() for file in made.files])
@@ -128,7 +133,7 @@ def _attempt(runtime: Runtime, plan: Plan, beside: Mapping[str, Beside]) -> int:
         commit.add += pending.all()
         commit.moment = pending.moment
         note_results(commit, now, [r for r in results if r.view in now.entries and r.view not in plan.made])
-        commit.record = _record(plan, beside)
+        commit.record = _record(plan, beside) | counted_here()
         return runtime.lake.publish(commit)
     except BaseException as error:
         runtime.lake.discard(pending.all())
@@ -223,7 +228,8 @@ def _commit(plan: Plan, now: Snapshot, dropped: Sequence[str], beside: Mapping[s
 
 def _without_entry(now: Snapshot) -> list[str]:
     """Find stages as earlier versions kept them, inside one view: nothing reads them any more."""
-    return [r.name for r in now.relations.values() if r.kind is Kind.STAGE and r.name not in now.entries]
+    stages = [r.name for r in now.relations.values() if r.kind is Kind.STAGE]
+    return [name for name in stages if name not in now.entries and not (is_versions(name) or is_cells(name))]
 
 
 def _moved(entry: ViewEntry, now: ViewEntry) -> ViewEntry:

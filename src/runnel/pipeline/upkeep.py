@@ -132,7 +132,7 @@ def compact(
             break
         reach("compaction:planned")
         try:
-            new = _fold(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)), rest=rest)
+            new = fold_files(runtime, relation, run, from_start=len(run) == len(snapshot.files(name)), rest=rest)
             if new is None:
                 break
         except Terminal as error:
@@ -146,7 +146,7 @@ def compact(
     return Upkept(relations, files, size)
 
 
-def _fold(
+def fold_files(
     runtime: Runtime,
     relation: Relation,
     run: tuple[DataFile, ...],

@@ -9,6 +9,7 @@ from runnel.model.program import changes
 from runnel.model.relation import Kind
 from runnel.pipeline import proofs
 from runnel.pipeline.definitions import find_view
+from runnel.project.places import in_words
 
 if TYPE_CHECKING:
     from runnel.lake.entries import ViewEntry
@@ -33,6 +34,8 @@ class Explanation:
     shared: dict[str, tuple[str, ...]]
     joins: dict[str, tuple[str, ...]]
     proof: Proof | None = None
+    driver_rows: int = 0
+    """Rows of change up to which the driver does the work itself where it can."""
 
     @property
     def incremental(self) -> bool:
@@ -60,6 +63,7 @@ class Explanation:
             "steps": [_step_dict(step, part) for part in self._parts() for step in part.steps],
             "sizes": {name: {"rows": rows, "bytes": size} for name, (rows, size) in self.sizes.items()},
             "last_epochs": list(self.costs),
+            "driver_rows": self.driver_rows,
             "proof": self.proof.to_dict() if self.proof is not None else None,
         }
 
@@ -77,6 +81,16 @@ class Explanation:
             "bytes": size,
             "shared_with": list(self.shared[stage.view]),
         }
+
+    def _places(self) -> list[str]:
+        """Say where epochs of this view ran: what counts is the epoch, all of its views together."""
+        said = [f"the driver takes changes of up to {self.driver_rows:,} rows, Spark all others"]
+        if not self.driver_rows:
+            said = ["Spark does everything: driver_rows is 0"]
+        for cost in self.costs:
+            if cost.get("work"):
+                said.append(f"epoch {cost['epoch']}: {in_words(cost['work'], cost['jobs'], cost['tasks'])}")
+        return said
 
     def _stage_line(self, stage: Program) -> str:
         rows, size = self.sizes[stage.view]
@@ -107,6 +121,7 @@ class Explanation:
         if self.costs:
             lines += ["", "last epochs"]
             lines += [_cost_line(cost) for cost in self.costs]
+        lines += ["", "places", *(f"  {said}" for said in self._places())]
         return "\n".join(lines)
 
 
@@ -149,6 +164,7 @@ def explain(runtime: Runtime, name: str) -> Explanation:
         shared,
         _joins(runtime, head, view, program),
         proofs.known(runtime.lake, head).get(view.name),
+        runtime.engine.light,
     )
 
 
@@ -184,5 +200,6 @@ def _costs(runtime: Runtime, view: str, last: int = 5) -> list[dict[str, Any]]:
         if view in record.get("defined", ()):
             found = []
         elif record.get("views", {}).get(view, {}).get("strategy", "skipped") != "skipped":
-            found.append({"epoch": record["epoch"], "ms": 0.0, **record["views"][view]})
+            did = {"epoch": record["epoch"], "ms": 0.0, **record["views"][view]}
+            found.append(did | {name: record[name] for name in ("work", "jobs", "tasks") if name in record})
     return found[-last:]

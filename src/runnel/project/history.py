@@ -1,4 +1,7 @@
-"""Every kept change of one row: which epoch, what happened, the values before and after."""
+"""Every kept change of one row: when and in which epoch, what happened, the values before and after.
+
+Where a source tells every version of its rows, each is an entry with its own time; else an epoch is one entry, at its time.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from runnel.errors import Terminal, UsageError
 from runnel.model import types
 from runnel.model.exact import exact_cast
 from runnel.model.relation import WEIGHT
+from runnel.pipeline.versions import SUFFIX, versions
 
 if TYPE_CHECKING:
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
 
 
 def history(
     runtime: Runtime, name: str, key: Mapping[str, Any], column: str | None = None, since: Any = None, until: Any = None
 ) -> list[dict[str, Any]]:
-    """Give the changes of the rows with this key, oldest first; epochs that are no longer kept are not there."""
+    """Give the changes of the rows with this key, oldest first; epochs that are no longer kept are missing."""
     if not isinstance(key, Mapping):
         raise UsageError("RUNNEL-USAGE", f"{key!r} is no key", hint='give the key by column, such as {"id": 7}')
     head = runtime.lake.snapshot()
@@ -29,7 +35,12 @@ def history(
     shown = relation.column(column).name if column else None
     times = {record["epoch"]: record.get("time") for record in runtime.lake.epochs(1_000_000)}
     found: list[dict[str, Any]] = []
-    for epoch in sorted({file.begin for file in head.kept_changes(relation)}):
+    for epoch in _epochs(head, relation):
+        own = versions(runtime.lake, head, relation.name, epoch, wanted)
+        if own:
+            told = (_entry(old, new, shown, epoch, moment) for moment, old, new in own)
+            found.extend(e for e in told if e is not None and _within(e["time"], epoch, since, until))
+            continue
         moment = times.get(epoch)
         if not _within(moment, epoch, since, until):
             continue
@@ -37,6 +48,23 @@ def history(
         mine = [row for row in rows if all(row[part] == value for part, value in wanted.items())]
         found.extend(_entries(mine, shown, epoch, moment))
     return found
+
+
+def _epochs(head: Snapshot, relation: Relation) -> list[int]:
+    """Give the kept epochs in which a relation changed, or its rows went through versions that came to nothing."""
+    names = [relation.name, *(name for name in (relation.name + SUFFIX,) if name in head.relations)]
+    return sorted({file.begin for name in names for file in head.kept_changes(name)})
+
+
+def _entry(
+    old: dict[str, Any] | None, new: dict[str, Any] | None, column: str | None, epoch: int, moment: Any
+) -> dict[str, Any] | None:
+    """Give one change, or None where the column that is asked for did not change by it."""
+    before, after = (None if row is None else row[column] if column else row for row in (old, new))
+    if column and before == after:
+        return None
+    op = "insert" if old is None else "delete" if new is None else "update"
+    return {"epoch": epoch, "time": moment, "op": op, "old": before, "new": after}
 
 
 def _changed(runtime: Runtime, name: str, epoch: int) -> list[dict[str, Any]]:

@@ -10,7 +10,6 @@ import logging
 import shutil
 import tempfile
 import threading
-import time
 from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
@@ -46,12 +45,14 @@ from runnel.pipeline.targets import Targets
 from runnel.pipeline.transaction import Transaction
 from runnel.project.explain import Explanation, explain
 from runnel.project.freshness import check_fresh
+from runnel.project.fsck import Fsck, fsck
 from runnel.project.functions import register
 from runnel.project.history import history
 from runnel.project.relation import RelationHandle, Result
 from runnel.project.status import Status, status
 from runnel.project.subscribe import Subscription
 from runnel.project.sync import sync
+from runnel.project.waiting import Wanted, as_position, find_source, wait
 from runnel.verify import Report, verify
 
 if TYPE_CHECKING:
@@ -290,25 +291,28 @@ class Project:
                     log.error("a subscriber of %s failed and is tried again: %s", subscription.name, error)
                 subscription.error = str(error)
 
-    def wait(self, source: str, position: Mapping[str, Any], timeout: float = 5.0) -> int:
-        """Wait until the state covers a source's position and give the epoch; an error after `timeout` seconds."""
-        deadline = time.monotonic() + timeout
-        connector = self.sources.get(source)
-        if connector is None:
-            raise UsageError(
-                "RUNNEL-SOURCE-UNKNOWN", f"there is no source {source!r}", hint="see [sources] in runnel.toml"
-            )
-        while True:
-            snapshot = self.runtime.lake.snapshot()
-            if connector.covers(snapshot.positions.get(source, {}), dict(position)):
-                return int(snapshot.epoch)
-            if time.monotonic() >= deadline:
-                raise Transient(
-                    "RUNNEL-WAIT-TIMEOUT",
-                    f"{source} has not reached {dict(position)} after {timeout} s",
-                    hint="check that `runnel run` is working",
-                )
-            time.sleep(0.02)
+    def position(self, source: str) -> dict[str, Any]:
+        """Give a position after everything that was written to a source so far, to be waited for or compared later.
+
+        What a client has written, and the store has acknowledged, before this call is before the position.
+        """
+        return dict(find_source(self.sources, source).end_offset())
+
+    def wait(
+        self,
+        source: str,
+        position: Mapping[str, Any] | None = None,
+        view: str | None = None,
+        timeout: float = 5.0,
+    ) -> int:
+        """Wait until a view covers a position of a source's log, and give an epoch at which its rows do.
+
+        The default is every view that is refreshed immediately, as are the views it reads, and what was written up to now. A view that is refreshed later, or
+        by hand, is waited for, not refreshed. After `timeout` seconds: `RUNNEL-WAIT-TIMEOUT`, which names what is missing.
+        """
+        found = find_source(self.sources, source)
+        at = self.position(source) if position is None else as_position(position)
+        return wait(self.runtime.lake, Wanted(source, found, at), view, timeout)
 
     # -- answers about the project
 
@@ -338,6 +342,10 @@ class Project:
         done = upkeep.compact(self.runtime, self.runtime.lake.snapshot(), all_files=True)
         return replaced(done, expired=upkeep.expire(self.runtime))
 
+    def fsck(self, repair: bool = False, progress: Callable[[str], None] | None = None) -> Fsck:  # noqa: FBT001, FBT002
+        """Read the whole state and say what is damaged; `repair` rebuilds what can be rebuilt, and looks again."""
+        return fsck(self.runtime, self.config.outside, progress or (lambda _: None), repair=repair)
+
     # -- the job
 
     @property
@@ -345,7 +353,7 @@ class Project:
         """The open connectors of the project's sources."""
         if self._sources is None:
             wanted = [source for source in self.config.sources if source.type != "managed"]
-            opened = {source.name: guarded_source(source, self.folder) for source in wanted}
+            opened = {source.name: guarded_source(source, self.folder, self.runtime.lake.state) for source in wanted}
             for source in opened.values():
                 try:
                     source.open()
@@ -518,8 +526,19 @@ def spark_engine(settings: Config, spark: Any = None) -> Engine:
         remote=None if remote is None else str(config.reveal(remote)),
         conf=conf,
         secret=[key for key, value in settings.spark.conf.items() if isinstance(value, config.Secret)],
-        driver=Driver(settings.run.driver_rows),
+        driver=Driver(_driver_rows(settings, spark)),
     )
+
+
+def _driver_rows(settings: Config, spark: Any) -> int:
+    """Give how many changes the driver works out itself: on a cluster far fewer, so that large ones use its executors."""
+    from runnel.engine.driver import CHANGES, CHANGES_ON_CLUSTER
+
+    if settings.run.driver_rows is not None:
+        return settings.run.driver_rows
+    master = spark.conf.get("spark.master", "") if spark is not None else settings.spark.master
+    local = settings.spark.remote is None and str(master).startswith("local")
+    return CHANGES if local else CHANGES_ON_CLUSTER
 
 
 def _need_text(what: str, value: object) -> None:

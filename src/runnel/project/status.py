@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from runnel.errors import RunnelError
@@ -12,10 +12,11 @@ from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
 from runnel.pipeline.runner import LEASE, RUN_NOTE
 from runnel.project.freshness import has_changes
+from runnel.project.places import in_words, summed
 from runnel.redaction import plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runnel import config
     from runnel.connectors.base import Source
@@ -24,15 +25,19 @@ if TYPE_CHECKING:
     from runnel.pipeline.proofs import Proof
     from runnel.pipeline.runtime import Runtime
 
+LAST_EPOCHS = 50
+"""Epochs whose records are looked at."""
+
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """One source: how far it is captured and what waits."""
+    """One source: how far it is captured, what waits, and the `end` of what was written to it so far, which `wait` takes."""
 
     name: str
     position: Mapping[str, Any]
     lag: Mapping[str, Any]
     error: str | None
+    end: Mapping[str, Any]
 
 
 @dataclass(frozen=True)
@@ -97,6 +102,10 @@ class Status:
     targets: tuple[TargetStatus, ...] = ()
     error: str | None = None
     """Why the runner takes no epochs, such as a catalog or Spark that cannot be reached."""
+    driver_rows: int = 0
+    """Rows of change up to which the driver does the work itself where it can."""
+    work: Mapping[str, Any] = field(default_factory=dict)
+    """Where the work of the last epochs ran: how many epochs, work by kind and place, Spark's jobs and tasks."""
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data."""
@@ -114,7 +123,15 @@ class Status:
             + (f" ERROR {v.error}" if v.error else "")
             for v in self.views
         ]
-        return "\n".join([*lines, *map(str, self.targets)])
+        return "\n".join([*lines, *map(str, self.targets), *self._places()])
+
+    def _places(self) -> list[str]:
+        if not self.work.get("epochs"):
+            return []
+        said = in_words(self.work["work"], self.work["jobs"], self.work["tasks"])
+        return [
+            f"last {self.work['epochs']} epochs: {said}; the driver takes changes of up to {self.driver_rows:,} rows"
+        ]
 
 
 def status(
@@ -122,7 +139,8 @@ def status(
 ) -> Status:
     """Collect a project's status from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
-    last = _last_strategies(runtime)
+    records = runtime.lake.epochs(LAST_EPOCHS)
+    last = _last_strategies(records)
     proved = proofs.known(runtime.lake, head)
     shown = [r for r in head.relations.values() if r.kind is Kind.TABLE]
     return Status(
@@ -136,6 +154,8 @@ def status(
         ),
         tuple(found for target in targets for found in _target(runtime, head, target)),
         runtime.lake.noted(RUN_NOTE).get("error"),
+        runtime.engine.light,
+        summed(records),
     )
 
 
@@ -161,10 +181,10 @@ def _source(head: Snapshot, name: str, source: Source) -> SourceStatus:
     position = head.positions.get(name, {})
     error = plainly(head.positions.get(error_note(name), {}).get("error"))
     try:
-        lag = source.lag(position or source.initial_offset())
+        lag, end = source.lag(position or source.initial_offset()), source.end_offset()
     except RunnelError as unreachable:
-        lag, error = {}, str(unreachable)
-    return SourceStatus(name, position, lag, error)
+        lag, end, error = {}, {}, str(unreachable)
+    return SourceStatus(name, position, lag, error, end)
 
 
 def _view(runtime: Runtime, head: Snapshot, view: ViewEntry, last: str, proof: Proof | None) -> ViewStatus:
@@ -182,10 +202,10 @@ def _size(head: Snapshot, name: str) -> tuple[int, int, int]:
     return sum(f.rows for f in files), len(files), sum(f.bytes for f in files)
 
 
-def _last_strategies(runtime: Runtime) -> dict[str, str]:
+def _last_strategies(records: Iterable[Mapping[str, Any]]) -> dict[str, str]:
     """Say for each view what its last epoch did: strategy, rows and milliseconds."""
     last: dict[str, str] = {}
-    for record in runtime.lake.epochs(50):
+    for record in records:
         for view in record.get("defined", ()):
             last.pop(view, None)  # what a view of that name did before is another view's doing
         for view, did in record.get("views", {}).items():

@@ -1,0 +1,290 @@
+"""Ranges of a source that are too large for the driver: decoded by tasks, turned into signed rows by SQL, written where they are.
+
+The driver sees partitions, paths and counts, never rows. Two steps: tasks read the partitions and write what they find, each change
+with its place in the log; then a query nets it per table, completed with old rows of the state as of n-1. What the driver would refuse
+(a key twice, a row that is deleted and does not exist) is refused here too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from runnel.connectors.base import OP
+from runnel.connectors.guarded import translate_errors
+from runnel.engine.base import Files
+from runnel.engine.inputs import Inputs, Pending
+from runnel.errors import RunnelError, Terminal
+from runnel.lake import files as lake_files
+from runnel.model import types
+from runnel.model.identity import identical
+from runnel.model.program import name as role_name
+from runnel.model.program import quote
+from runnel.model.relation import WEIGHT, Column
+from runnel.pipeline.draft import check_keys, check_weights, plain_keys
+from runnel.pipeline.rows_in import to_table
+from runnel.pipeline.transaction import find_table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from runnel.connectors.base import ChangeSet, Offset, Partition, Source
+    from runnel.engine.base import Input
+    from runnel.lake.entries import NewFile
+    from runnel.lake.snapshot import Snapshot
+    from runnel.model.relation import Relation
+    from runnel.pipeline.runtime import Runtime
+
+PART, ROW = "_runnel_part", "_runnel_row"
+CHANGES = "~changes"
+PLACE = (Column(WEIGHT, types.BIGINT), Column(OP, types.STRING), Column(PART, types.BIGINT), Column(ROW, types.BIGINT))
+"""What a change has besides the columns of its table: a weight, or what is done to its key; the partition, and its place there."""
+
+
+@dataclass(frozen=True)
+class Staged:
+    """The changes of a table as the tasks wrote them: not yet netted, and of no epoch."""
+
+    relation: Relation
+    files: Files
+    keyed: bool
+    deletes: bool
+    trusted: bool
+
+
+def partitions_of(runtime: Runtime, source: Source, start: Offset, end: Offset) -> Sequence[Partition] | None:
+    """Give the partitions of a range that is read by tasks; None where the driver reads it."""
+    found = source.partitions(start, end) if start != end else None
+    return found if found and runtime.engine.reads(sum(part.rows for part in found)) else None
+
+
+def read_partitions(
+    runtime: Runtime, head: Snapshot, source: str, partitions: Sequence[Partition]
+) -> dict[str, list[NewFile]] | None:
+    """Read partitions by tasks; give each table's signed rows as files. None where one table has changes of both forms.
+
+    Such a range has to be gone through in its order, which the driver does.
+    """
+    by_table: dict[str, list[Partition]] = {}
+    for part in partitions:
+        by_table.setdefault(part.table, []).append(part)
+    made: dict[str, list[NewFile]] = {}
+    try:
+        for table, parts in by_table.items():
+            relation = find_table(head, f"{source}.{table}")
+            found = _read_table(runtime, head, relation, parts)
+            if found is None:
+                _discard(runtime, made)
+                return None
+            made[relation.name] = found
+    except BaseException:
+        _discard(runtime, made)
+        raise
+    return made
+
+
+def _discard(runtime: Runtime, made: Mapping[str, list[NewFile]]) -> None:
+    runtime.lake.discard([file for files in made.values() for file in files])
+
+
+def _read_table(
+    runtime: Runtime, head: Snapshot, relation: Relation, partitions: Sequence[Partition]
+) -> list[NewFile] | None:
+    columns = (*relation.columns, *PLACE)
+    tasks = [partial(changes_of, relation, part, number) for number, part in enumerate(partitions)]
+    folder = runtime.lake.unpublished(relation.name)
+    written = runtime.engine.read(tasks, columns, folder)
+    try:
+        if not written.rows:
+            return []
+        files = Files(written.paths, columns, written.rows, sum(map(_size, written.paths)))
+        counts = (
+            f"SELECT count(`{OP}`) AS keyed, count(`{WEIGHT}`) AS signed, min(`{WEIGHT}`) AS least FROM `{CHANGES}`"
+        )
+        (told,) = runtime.engine.rows(counts, {CHANGES: files}).to_pylist()
+        if told["keyed"] and told["signed"]:
+            return None
+        deletes = told["least"] is not None and told["least"] < 0
+        trusted = not told["keyed"] and all(part.trusted for part in partitions)
+        return _net(runtime, head, Staged(relation, files, bool(told["keyed"]), deletes, trusted))
+    finally:
+        for path in written.paths:
+            lake_files.delete(path)
+
+
+def changes_of(relation: Relation, partition: Partition, number: int) -> Iterator[pa.RecordBatch]:
+    """Give the changes of a partition with their places; runs in a task, and checks what can be told from a change alone."""
+    with translate_errors(relation.name):
+        yield from _changes_of(relation, partition, number)
+
+
+def _changes_of(relation: Relation, partition: Partition, number: int) -> Iterator[pa.RecordBatch]:
+    row = 0
+    for changes in partition.read():
+        if partition.trusted and changes.signed is not None and not changes.trusted:
+            raise Terminal(
+                "RUNNEL-SOURCE-FAULT",
+                f"{relation.name}: a partition is trusted, and a change in it is not",
+                hint="report it: the source says two things",
+            )
+        try:
+            table = _typed(relation, changes)
+        except RunnelError as error:
+            if error.place is None and changes.place:
+                came = f"it comes from {changes.place}"
+                error.hint = f"{came}; {error.hint}" if error.hint else came
+            raise
+        size = table.num_rows
+        where = pa.table(
+            {PART: pa.repeat(pa.scalar(number, pa.int64()), size), ROW: pa.array(range(row, row + size), pa.int64())}
+        )
+        row += size
+        for name in where.column_names:
+            table = table.append_column(name, where.column(name))
+        yield from table.combine_chunks().to_batches()
+
+
+def _typed(relation: Relation, changes: ChangeSet) -> pa.Table:
+    """Give a change set with the columns and types of its table, weight and operation behind them."""
+    signed = changes.signed is not None
+    given = changes.signed if changes.signed is not None else changes.keyed
+    assert given is not None
+    rows = plain_keys(relation, to_table(relation, given if signed else given.drop_columns([OP]), weighted=signed))
+    check_keys(relation, rows)
+    if signed:
+        check_weights(relation, rows.column(WEIGHT))
+    size = given.num_rows
+    arrays = [
+        rows.column(c.name) if c.name in rows.column_names else pa.nulls(size, types.to_arrow(c.type))
+        for c in relation.columns
+    ]
+    weights = rows.column(WEIGHT) if signed else pa.nulls(size, pa.int64())
+    ops = pa.nulls(size, pa.string()) if signed else given.column(OP).cast(pa.string())
+    return pa.table([*arrays, weights, ops], names=[*(c.name for c in relation.columns), WEIGHT, OP])
+
+
+def _net(runtime: Runtime, head: Snapshot, staged: Staged) -> list[NewFile]:
+    """Turn changes into signed rows, written by the engine."""
+    relation, lake = staged.relation, runtime.lake
+    inputs: dict[str, Input] = {CHANGES: staged.files}
+    if not staged.trusted:
+        inputs |= Inputs(runtime.engine, head, head, Pending()).roles([(relation.name, "stored_old")])
+        _refuse_wrong(runtime, staged, inputs)
+    sql = keyed_sql(relation) if staged.keyed else signed_sql(relation, netted=staged.deletes)
+    order = relation.key or tuple(c.name for c in relation.columns[:1])
+    written = runtime.engine.write(sql, inputs, lake.arrow_schema(relation), lake.unpublished(relation.name), order)
+    return lake.adopt(relation, written.paths, written.rows)
+
+
+def _listed(relation: Relation) -> str:
+    return ", ".join(quote(c.name) for c in relation.columns)
+
+
+def _same_key(relation: Relation, one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{quote(k)} <=> {other}.{quote(k)}" for k in relation.key)
+
+
+def signed_sql(relation: Relation, *, netted: bool) -> str:
+    """Give the change that signed rows make; rows that only come need not be added up."""
+    if not netted:
+        return f"SELECT {_listed(relation)}, `{WEIGHT}` FROM `{CHANGES}` WHERE `{WEIGHT}` <> 0"
+    shown, by = identical(relation.columns)
+    total = f"sum(`{WEIGHT}`)"
+    return f"SELECT {shown}, {total} AS `{WEIGHT}` FROM `{CHANGES}` GROUP BY {by} HAVING {total} <> 0"
+
+
+def _last_changes(relation: Relation) -> str:
+    """Give the last change of each key."""
+    keys = ", ".join(quote(k) for k in relation.key)
+    return (
+        f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY `{PART}` DESC, `{ROW}` DESC) AS `{ROW}_back`"
+        f" FROM `{CHANGES}`"
+    )
+
+
+def keyed_sql(relation: Relation) -> str:
+    """Give the change that upserts and deletes make: the last one of each key in place of its stored row."""
+    shown, by = identical(relation.columns)
+    total = f"sum(`{WEIGHT}`)"
+    old = role_name(relation.name, "stored_old")
+    keys = ", ".join(quote(k) for k in relation.key)
+    return (
+        f"SELECT {shown}, {total} AS `{WEIGHT}` FROM (\n"
+        f"SELECT {_listed(relation)}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{_last_changes(relation)}\n) AS changes"
+        f" WHERE `{ROW}_back` = 1 AND `{OP}` = 'upsert'\nUNION ALL\n"
+        f"SELECT {', '.join(f'stored.{quote(c.name)}' for c in relation.columns)}, -stored.`{WEIGHT}` AS `{WEIGHT}`"
+        f" FROM {old} AS stored LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS touched"
+        f" ON {_same_key(relation, 'stored', 'touched')}\n) AS both_sides GROUP BY {by} HAVING {total} <> 0"
+    )
+
+
+def _refuse_wrong(runtime: Runtime, staged: Staged, inputs: Mapping[str, Input]) -> None:
+    """Raise for the first change that cannot have happened to the table as it is stored."""
+    relation = staged.relation
+    if staged.keyed:
+        found = runtime.engine.rows(_missing_sql(relation), inputs).to_pylist()
+        if found:
+            raise _wrong(relation, "RUNNEL-KEY-MISSING", f"the key {_short(found[0])} is not there", "insert it first")
+        return
+    if staged.deletes:
+        found = runtime.engine.rows(_negative_sql(relation), inputs).to_pylist()
+        if found:
+            said = f"a row is deleted that is not there: {_short(found[0])}"
+            raise _wrong(relation, "RUNNEL-ROW-MISSING", said, "the old row must be given exactly as it is stored")
+    if relation.key:
+        found = runtime.engine.rows(_twice_sql(relation), inputs).to_pylist()
+        if found:
+            said = f"the key {_short(found[0])} would be there twice"
+            raise _wrong(relation, "RUNNEL-KEY-DUPLICATE", said, "delete the old row in the same step")
+
+
+def _missing_sql(relation: Relation) -> str:
+    """Give a key that is deleted although nothing has it: not before the range, and not from an upsert before in it."""
+    keys = ", ".join(quote(k) for k in relation.key)
+    old = role_name(relation.name, "stored_old")
+    return (
+        f"SELECT {keys} FROM (SELECT {keys}, `{OP}`, lag(`{OP}`) OVER (PARTITION BY {keys} ORDER BY `{PART}`, `{ROW}`)"
+        f" AS before FROM `{CHANGES}`) AS changes WHERE `{OP}` = 'delete' AND (before <> 'upsert' OR (before IS NULL AND"
+        f" NOT EXISTS (SELECT 1 FROM (SELECT {keys} FROM {old} GROUP BY {keys} HAVING sum(`{WEIGHT}`) > 0) AS stored"
+        f" WHERE {_same_key(relation, 'stored', 'changes')}))) LIMIT 1"
+    )
+
+
+def _negative_sql(relation: Relation) -> str:
+    """Give a row that would be there less than zero times."""
+    shown, by = identical(relation.columns)
+    old, total = role_name(relation.name, "stored_old"), f"sum(`{WEIGHT}`)"
+    listed = _listed(relation)
+    touched = f"GROUP BY {by} HAVING {total} < 0 AND count(`{OP}`) > 0"
+    return (
+        f"SELECT {shown} FROM (SELECT {listed}, `{WEIGHT}`, 'new' AS `{OP}` FROM `{CHANGES}` UNION ALL"
+        f" SELECT {listed}, `{WEIGHT}`, NULL AS `{OP}` FROM {old}) AS both_sides {touched} LIMIT 1"
+    )
+
+
+def _twice_sql(relation: Relation) -> str:
+    """Give a key that several rows would have."""
+    keys = ", ".join(quote(k) for k in relation.key)
+    old = role_name(relation.name, "stored_old")
+    return (
+        f"SELECT {keys} FROM (SELECT {keys}, `{WEIGHT}`, 'new' AS `{OP}` FROM `{CHANGES}` UNION ALL"
+        f" SELECT {keys}, `{WEIGHT}`, NULL AS `{OP}` FROM {old}) AS both_sides"
+        f" GROUP BY {keys} HAVING sum(`{WEIGHT}`) > 1 AND count(`{OP}`) > 0 LIMIT 1"
+    )
+
+
+def _wrong(relation: Relation, code: str, said: str, hint: str) -> Terminal:
+    return Terminal(code, f"{relation.name}: {said}", hint=hint)
+
+
+def _short(row: Mapping[str, Any]) -> str:
+    text = ", ".join(f"{name}={value!r}" for name, value in row.items())
+    return text if len(text) <= 120 else text[:117] + "..."
+
+
+def _size(path: str) -> int:
+    system, inside = lake_files.filesystem(path)
+    return int(system.get_file_info(inside).size)
