@@ -1,4 +1,4 @@
-"""The commands by name; each one's work stands in `answers`, `begin`, `bench`, `capturing` or `work`."""
+"""The commands by name; each one's work stands in `answers`, `begin`, `bench`, `capturing`, `serving` or `work`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from runnel.cli import answers, begin, bench, capturing, work
+from runnel.cli import answers, begin, bench, capturing, serving, work
 from runnel.cli.context import Context
 from runnel.cli.invocation import RunnelGroup
 from runnel.cli.terminal import set_up_logging
@@ -27,9 +27,12 @@ COMMANDS = (
     work.verify,
     capturing.prepare,
     capturing.capture,
+    capturing.skip,
+    serving.serve_log,
     work.refresh,
     work.deliver,
     work.compact,
+    work.fsck,
 )
 
 app = typer.Typer(
@@ -43,7 +46,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 for command in COMMANDS:
-    app.command(command.__name__, epilog=EVERYWHERE)(command)
+    app.command(command.__name__.replace("_", "-"), epilog=EVERYWHERE)(command)
 app.add_typer(bench.app, name="bench")
 
 

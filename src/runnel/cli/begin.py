@@ -43,6 +43,8 @@ def check(ctx: typer.Context) -> None:
         found = check_project(ctx.obj.folder)
     for problem in found.problems:
         tell(problem, debug=ctx.obj.debug)
+    for said in found.advice:
+        log.warning("%s", said)
     for name in found.unchecked:
         log.warning("view %s is not checked: what it reads has a problem", name)
     for name, strategy in found.strategies.items():

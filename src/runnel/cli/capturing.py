@@ -1,4 +1,4 @@
-"""Commands about change data capture alone: prepare and capture. Neither needs Spark nor the project's state."""
+"""Commands about change data capture alone: prepare, capture and skip. None of them needs Spark or the project's state."""
 
 from __future__ import annotations
 
@@ -75,6 +75,25 @@ def capture(
         echo_exact(line)
     if since is None:
         log.info("%s: captured up to %s", source, json.dumps(opened.position()))
+
+
+def skip(
+    ctx: typer.Context,
+    source: Named,
+    position: Annotated[
+        str | None,
+        typer.Option(help="The position that an error names; without it, lists what was skipped.", metavar="P"),
+    ] = None,
+    reason: Annotated[str, typer.Option(help="Why; it is kept with the decision.", metavar="TEXT")] = "",
+) -> None:
+    """Go past a change of a source's log that cannot be read or held, for views and captures; it is recorded with its reason."""
+    found, settings = _source(ctx, source)
+    opened = open_capture(found, settings.folder, None)
+    if position is not None:
+        opened.skip(_position(position) or {}, reason)
+    for skipped in opened.skipped():
+        when = datetime.fromtimestamp(skipped.decided, UTC).strftime("%Y-%m-%d %H:%M:%S")
+        echo(f"{json.dumps(skipped.position)}  {when}  {skipped.reason}")
 
 
 def _source(ctx: typer.Context, name: str) -> tuple[Source, Config]:

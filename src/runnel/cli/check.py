@@ -51,6 +51,7 @@ class Checkup:
     texts: dict[str, str] = field(default_factory=dict)
     strategies: dict[str, str] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
+    advice: list[str] = field(default_factory=list)
 
     def note(self, error: RunnelError) -> None:
         """Take a problem, or each of several."""
@@ -219,6 +220,10 @@ def _add_sources(settings: Config, found: Checkup) -> None:
                 for name, info in told.items():
                     known = found.relations
                     known[name] = with_references(known[name], info.references, known, settings.outside)
+                found.advice += connector.advice()
+                for problem in connector.problems():
+                    problem.place = problem.place or source.place
+                    found.note(problem)
             finally:
                 connector.close()
         except RunnelError as error:

@@ -1,4 +1,4 @@
-"""Commands that change the state, or targets: run, verify (with --repair), refresh, deliver, compact."""
+"""Commands that change the state, or targets: run, verify and fsck (with --repair), refresh, deliver, compact."""
 
 from __future__ import annotations
 
@@ -195,3 +195,20 @@ def compact(ctx: typer.Context) -> None:
     if done.expired is not None:
         gone = done.expired
         echo(f"forgot {gone.snapshots} epochs, deleted {gone.files} files of {gone.bytes} bytes")
+
+
+def fsck(
+    ctx: typer.Context,
+    *,
+    repair: Annotated[bool, typer.Option("--repair", help="Rebuild what can be rebuilt, and look again.")] = False,
+) -> None:
+    """Read the whole state and list what is damaged: files, statistics, catalog; exit 1 if anything is."""
+    with opened(ctx.obj.folder, sync=False) as project, progress("reading the state") as say:
+        found = project.fsck(repair=repair, progress=say)
+    for damage in found.damages:
+        out().print(str(damage), style="bold red")
+    for line in (*found.rebuilt, *found.not_rebuilt):
+        echo(line)
+    echo(str(found.checked))
+    if not found.ok:
+        raise typer.Exit(NOT_FINE)

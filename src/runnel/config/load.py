@@ -35,6 +35,8 @@ CATALOG = "sqlite:.runnel/catalog.sqlite"
 DATA = ".runnel/data"
 SECTIONS = ("project", "state", "spark", "run", "sources", "targets", "rebuild")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+")
+"""The type of a store that is not one of ours: the name of its module."""
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]+:")
 
 
@@ -132,11 +134,11 @@ def _conf_value(value: Any) -> str | Secret:
 
 
 def _run(document: Document) -> Run:
-    document.section(("run",), ("epoch", "max_rows", "driver_rows", "prove", "on_difference"))
+    said = document.section(("run",), ("epoch", "max_rows", "driver_rows", "prove", "on_difference"))
     return Run(
         epoch=_epoch(document),
         max_rows=_positive(document, ("run", "max_rows"), Run.max_rows),
-        driver_rows=_positive(document, ("run", "driver_rows"), Run.driver_rows, least=0),
+        driver_rows=_positive(document, ("run", "driver_rows"), 0, least=0) if "driver_rows" in said else None,
         prove=_prove(document),
         on_difference=_on_difference(document),
     )
@@ -242,7 +244,7 @@ def _typed(document: Document, path: tuple[str, ...], values: Any, types: tuple[
         document.problem("MISSING", f"{dotted} needs 'type'", path, f"one of {', '.join(types)}")
         return None
     type_ = document.get((*path, "type"), str, "")
-    if type_ not in types:
+    if type_ not in types and not _MODULE.fullmatch(type_):
         hint = nearest(type_, types) or f"one of {', '.join(types)}"
         document.problem("STORE", f"{dotted} has the unknown type {type_!r}", (*path, "type"), hint)
         return None

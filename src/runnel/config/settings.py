@@ -45,14 +45,15 @@ class Spark:
 class Run:
     """`[run]`: how long (seconds, or one transaction) and how many changes are gathered into an epoch.
 
-    Changes of up to `driver_rows` rows are worked out in the driver, where no Spark job is needed for that; 0 = never.
+    Changes of up to `driver_rows` rows are read and worked out in the driver, where no Spark job is needed for that; 0 = never, None =
+    as many as suits where Spark runs.
     `prove` says how often views are compared with their texts in the background (seconds, or as idle time allows), and
     `on_difference` what becomes of one that is wrong.
     """
 
     epoch: float | Literal["transaction"] = 0.1
     max_rows: int = 1_000_000
-    driver_rows: int = 2_000_000
+    driver_rows: int | None = None
     prove: float | Literal["auto", "off"] = "auto"
     on_difference: Literal["rebuild", "stop", "report"] = "rebuild"
 
