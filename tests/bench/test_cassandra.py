@@ -1,4 +1,4 @@
-"""The benchmarks of change data capture at a tiny size: whole figures, nothing told wrongly, and C.k's expectation."""
+"""The benchmarks of change data capture at a tiny size: whole figures, nothing told wrongly."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from runnel.bench.cassandra.segment import SCHEMA, write_segment
 from runnel.bench.cassandra.ycsb import Change, Server
 from runnel.bench.report import markdown
 from runnel.bench.workplace import Workplace
-from runnel.connectors.cassandra.schema import build_tables
-from runnel.connectors.cassandra.schema_text import parse_schema
+from runnel.connectors.cassandra.schema.tables import build_tables
+from runnel.connectors.cassandra.schema.text import parse_schema
 from tests.connectors.cassandra import encoder
 from tests.connectors.cassandra.encoder import Cell, Row, Updated, body
 from tests.servers.cassandra import cassandra_node
@@ -28,19 +28,17 @@ if TYPE_CHECKING:
     from tests.servers.cassandra import CassandraNode
 
 __all__ = ["cassandra_node"]
-READERS = ("audit", "scan", "snapshot")
 
 
-@pytest.mark.cassandra
-@pytest.mark.timeout(900)
-def test_c_k_time_follows_the_rows_and_hardly_the_share_of_changes(cassandra_node: CassandraNode) -> None:
-    server = Server((cassandra_node.host,), cassandra_node.port)
-    ways = [way for way in capture.WAYS if way.name in READERS]
-    figures = capture.measure(server, capture.Size(400, rounds=1), ways)
-    assert figures["verified"]
-    for name in READERS:  # seconds of this process, for the machine may be busy with others
-        sizes = figures["techniques"][name]
-        assert capture_sheet.growth(sizes, "cpu") > capture_sheet.share_effect(sizes, "cpu")
+def test_what_a_cycle_follows_is_told_apart_by_rows_and_by_the_share_of_changes() -> None:
+    def size(*means: float) -> dict[str, object]:
+        shares = zip(("25%", "50%", "75%"), means, strict=True)
+        return {"workloads": {f"update {share}": {"cycle": {"mean": mean}} for share, mean in shares}}
+
+    by_rows = {"100": size(1, 1, 1), "200": size(2, 2, 2)}
+    by_changes = {"100": size(1, 2, 3), "200": size(1, 2, 3)}
+    assert [capture_sheet.growth(by_rows), capture_sheet.share_effect(by_rows)] == [2, 1]
+    assert [capture_sheet.growth(by_changes), capture_sheet.share_effect(by_changes)] == [1, 3]
 
 
 @pytest.mark.cassandra

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from runnel.connectors.cassandra.capture import Capture
-    from runnel.connectors.cassandra.technique import Technique
+    from runnel.connectors.deltas.technique import Technique
 
 log = logging.getLogger("runnel")
 LOGS = ("log", "log-partial")
@@ -153,7 +153,7 @@ class Run:
     def _writer(self) -> Writer:
         if not self._way.wrapped:
             return PlainWriter(self._session, self._keyspace)
-        from runnel.connectors.cassandra.writer import TableWriter
+        from runnel.connectors.cassandra.techniques.table_writer import TableWriter
 
         return TableWriter(self._session, self._keyspace, TABLE, technique=self._way.technique)
 

@@ -18,24 +18,24 @@ COLUMNS = (
 CYCLES = ("update 25%", "update 50%", "update 75%", "insert 75%", "delete 75%")
 
 
-def growth(sizes: Mapping[str, Any], figure: str = "cycle") -> float:
+def growth(sizes: Mapping[str, Any]) -> float:
     """Give how many times longer a cycle takes over twice as many rows."""
-    small, large = (_updates(one, figure) for one in sizes.values())
+    small, large = (_updates(one) for one in sizes.values())
     return large / small
 
 
-def share_effect(sizes: Mapping[str, Any], figure: str = "cycle") -> float:
+def share_effect(sizes: Mapping[str, Any]) -> float:
     """Give how many times longer a cycle takes after three times as many updates, over both sizes."""
     few, many = (
-        statistics.fmean(one["workloads"][f"update {share}"][figure]["mean"] for one in sizes.values())
+        statistics.fmean(one["workloads"][f"update {share}"]["cycle"]["mean"] for one in sizes.values())
         for share in ("25%", "75%")
     )
     return many / few
 
 
-def _updates(one: Mapping[str, Any], figure: str) -> float:
+def _updates(one: Mapping[str, Any]) -> float:
     named = one["workloads"].items()
-    return statistics.fmean(work[figure]["mean"] for name, work in named if name.startswith("update"))
+    return statistics.fmean(work["cycle"]["mean"] for name, work in named if name.startswith("update"))
 
 
 def sheet(figures: Mapping[str, Any]) -> Sheet:

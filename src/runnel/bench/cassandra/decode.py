@@ -13,12 +13,12 @@ from runnel.bench.cassandra.segment import SCHEMA, write_segment
 from runnel.bench.machine import facts
 from runnel.bench.report import Sheet, machine_line, times
 from runnel.connectors.cassandra.cells import SET
-from runnel.connectors.cassandra.commitlog.catalog import Catalog
-from runnel.connectors.cassandra.commitlog.log import LogReader
-from runnel.connectors.cassandra.reconcile import PartitionState, merge
-from runnel.connectors.cassandra.schema import build_tables
-from runnel.connectors.cassandra.schema_text import parse_schema
-from runnel.connectors.cassandra.value_bytes import decoder
+from runnel.connectors.cassandra.cells.reconcile import PartitionState, merge
+from runnel.connectors.cassandra.log.catalog import Catalog
+from runnel.connectors.cassandra.log.reader import LogReader
+from runnel.connectors.cassandra.schema.tables import build_tables
+from runnel.connectors.cassandra.schema.text import parse_schema
+from runnel.connectors.cassandra.values.decode import decoder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
