@@ -7,12 +7,14 @@ JOBS ?= 2
 N ?= 2000
 SECONDS ?= 20
 STATEMENTS ?= 20000
+CHECKS ?= 20000
 KILLS ?= 2000
+FLIPS ?= 10000
 ARGS ?=
 CASSANDRA ?= --hosts 127.0.0.1 --port 9042
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random test-cassandra load-cassandra soak chaos fuzz cassandra lint format bench bench-all bench-docs docs clean
+.PHONY: help demo test test-fast test-random test-functions random test-cassandra load-cassandra soak chaos flips fuzz fuzz-binlog cassandra mariadb mysql lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -33,6 +35,12 @@ test-fast: $(STAMP) ## the tests that need neither Spark nor a server
 test-random: $(STAMP) ## N random views and changes, maintained == recomputed (N=2000)
 	@RUNNEL_SEED=$${RUNNEL_SEED:-0} RUNNEL_CASES=$(N) $(BIN)/pytest -m "not slow" -k "random" --timeout 0 -s $(ARGS)
 
+test-functions: $(STAMP) ## every built-in function in views of every form, compared after each batch, in the driver and on Spark alone
+	@RUNNEL_FUNCTIONS=all $(BIN)/pytest tests/compiler/test_functions.py tests/compiler/test_unsteady.py --timeout 0 $(ARGS)
+
+random: $(STAMP) ## random views compared after every batch, going on after a failure (CHECKS=20000, ARGS="--engine spark --driver-rows 0")
+	@$(BIN)/python -m tests.compiler.random_run --checks $(CHECKS) $(ARGS)
+
 test-cassandra: $(STAMP) ## random statements on real Cassandra servers, killed nodes too: logs rebuilt == SELECT * (STATEMENTS=20000)
 	@RUNNEL_SEED=$${RUNNEL_SEED:-0} RUNNEL_CASSANDRA_STATEMENTS=$(STATEMENTS) $(BIN)/pytest -k test_real_log --timeout 0 -s $(ARGS)
 
@@ -47,11 +55,23 @@ soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch tim
 chaos: $(STAMP) ## processes killed and connections cut at random, on SQLite and PostgreSQL: nothing lost, doubled or missing (KILLS=2000)
 	@$(BIN)/python -m tests.chaos --kills $(KILLS) $(ARGS)
 
+flips: $(STAMP) ## single bits flipped in the files of a state: an error or the same values, never other ones (FLIPS=10000)
+	@$(BIN)/python -m tests.flips --flips $(FLIPS) --spark 300
+
 fuzz: $(STAMP) ## damage Cassandra logs at random and read them (SECONDS=3600)
 	@$(BIN)/python -m tests.connectors.cassandra.fuzz --seconds $(SECONDS)
 
+fuzz-binlog: $(STAMP) ## damage binary logs of MariaDB and MySQL at random and read them (SECONDS=3600)
+	@$(BIN)/python -m tests.connectors.mysql.fuzz --seconds $(SECONDS)
+
 cassandra: $(STAMP) ## run a throw-away Cassandra by hand until Ctrl-C (ARGS="--compatibility CASSANDRA_4")
 	@$(BIN)/python -m tests.servers.cassandra $(ARGS)
+
+mariadb: $(STAMP) ## run a throw-away MariaDB by hand until Ctrl-C (ARGS="-- --binlog-row-image=MINIMAL", RUNNEL_MARIADB=11.4)
+	@$(BIN)/python -m tests.servers.mariadb $(ARGS)
+
+mysql: $(STAMP) ## run a throw-away MySQL 8.0 by hand until Ctrl-C (ARGS="-- --binlog-transaction-compression=ON")
+	@$(BIN)/python -m tests.servers.mysql $(ARGS)
 
 lint: $(STAMP) ## ruff, its formatter, mypy --strict and the import contracts
 	@$(BIN)/ruff check .
@@ -96,7 +116,7 @@ bench-docs: $(STAMP) ## make the tables and charts of docs/benchmarks.md from th
 
 docs: $(STAMP) ## write the reference of SQL and of error codes, and run the examples of the documentation
 	@$(BIN)/python scripts/error_reference.py
-	@$(BIN)/python scripts/sql_reference.py
+	@$(BIN)/python -m scripts.sql_reference
 	@$(BIN)/python scripts/capture_reference.py
 	@$(BIN)/pytest tests/docs $(ARGS)
 

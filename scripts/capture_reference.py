@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from runnel.connectors.cassandra.capture import ABILITIES
 
 if TYPE_CHECKING:
-    from runnel.connectors.cassandra.technique import Abilities
+    from runnel.connectors.deltas.technique import Abilities
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "stores" / "cassandra.md"

@@ -23,6 +23,10 @@ This page is made from the source by `make docs`.
 """
 
 
+MAKERS = {"refused": "Terminal"}
+"""Functions that make errors of another kind than `UsageError`."""
+
+
 @dataclass(frozen=True)
 class Found:
     code: str
@@ -59,7 +63,9 @@ def errors(path: Path) -> list[Found]:
                 continue
             kind = name_of(call.func)
             says = next((text for node in call.args[1:] if (text := template(node, texts))), "")
-            found.append(Found(code, kind if kind[:1].isupper() else "UsageError", says.replace("|", "\\|")))
+            found.append(
+                Found(code, kind if kind[:1].isupper() else MAKERS.get(kind, "UsageError"), says.replace("|", "\\|"))
+            )
     return found
 
 

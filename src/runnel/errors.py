@@ -12,7 +12,7 @@ from __future__ import annotations
 import difflib
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from runnel.redaction import redacted
 
@@ -84,10 +84,20 @@ class RunnelError(Exception):
             # Python prints notes below the error's one sentence.
             self.add_note(redacted(place.underlined()))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes, as errors kept in what tasks are given do: Python would call `__init__` with the message alone."""
+        return _rebuilt, (type(self), self.args, self.__dict__)
+
     def __str__(self) -> str:
         where = f" ({self.place})" if self.place else ""
         what_to_do = f"; {self.hint}" if self.hint else ""
         return f"{self.code}: {redacted(f'{self.message}{where}{what_to_do}')}"
+
+
+def _rebuilt(kind: type[RunnelError], args: tuple[Any, ...], state: dict[str, Any]) -> RunnelError:
+    made = kind.__new__(kind, *args)
+    made.__dict__.update(state)
+    return made
 
 
 class RunnelWarning(UserWarning):

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,12 +12,12 @@ import pytest
 import runnel
 from runnel.cli import work
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.lake import files
 from runnel.lake.entries import Commit
 from runnel.project.project import Project
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from typer.testing import Result
 
@@ -158,3 +159,20 @@ def test_compact_folds_and_changes_no_row(command: Command, shop: Path) -> None:
     assert "folded" in told.stdout
     after = json.loads(command("show", "takings", "--format", "json", "--project", shop).stdout)
     assert sorted(map(str, after)) == sorted(map(str, before))
+
+
+def test_fsck_names_what_is_damaged_and_repairs_it(command: Command, shop: Path) -> None:
+    fine = command("fsck", "--project", shop)
+    assert (fine.exit_code, "nothing is damaged" in fine.stdout) == (0, True)
+    with runnel.open(shop, engine=DuckDbEngine()) as project:
+        bad = Path(project.runtime.lake.snapshot().files("large")[0].path)
+    files.forget_checks()
+    data = bytearray(bad.read_bytes())
+    data[-20] ^= 1
+    bad.write_bytes(data)
+    told = command("fsck", "--project", shop)
+    assert told.exit_code == 1
+    assert f"large: RUNNEL-FILE-BROKEN: its footer is not the one that was written ({bad})" in told.stdout
+    repaired = command("fsck", "--repair", "--project", shop)
+    assert "large: rebuilt from what it reads" in repaired.stdout
+    assert command("verify", "--project", shop).exit_code == 0

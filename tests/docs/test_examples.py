@@ -34,8 +34,9 @@ def blocks(language: str) -> list[object]:
 def test_python_examples_run_and_print_what_is_shown(
     code: str, output: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    memory = runnel.memory
+    memory, open_project = runnel.memory, runnel.open
     monkeypatch.setattr(runnel, "memory", lambda: memory(engine=DuckDbEngine()))
+    monkeypatch.setattr(runnel, "open", lambda folder: open_project(folder, engine=DuckDbEngine()))
     printed = StringIO()
     with redirect_stdout(printed):
         exec(compile(code, "example", "exec"), {})

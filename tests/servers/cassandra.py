@@ -218,7 +218,14 @@ class CassandraNode:
         level = ConsistencyLevel.name_to_value[consistency]
         profile = ExecutionProfile(policy, consistency_level=level, request_timeout=120)
         profiles = {EXEC_PROFILE_DEFAULT: profile}
-        with Cluster([self.host], self.port, execution_profiles=profiles, protocol_version=5) as cluster:
+        with Cluster(
+            [self.host],
+            self.port,
+            execution_profiles=profiles,
+            protocol_version=5,
+            connect_timeout=60,
+            control_connection_timeout=60,
+        ) as cluster:
             session = cluster.connect()
             rows: list[Any] = []
             for statement in statements:
@@ -361,7 +368,7 @@ def _all_answer(node: CassandraNode, keyspace: str) -> bool:
 @pytest.fixture(scope="session")
 def cassandra_node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CassandraNode]:
     """Give one node to all tests of a session; its log has version 8, and it knows runnel's triggers."""
-    from runnel.connectors.cassandra.trigger_jar import build_jar, find_compiler
+    from runnel.connectors.cassandra.techniques.trigger_jar import build_jar, find_compiler
 
     # Where there is no Java compiler, the tests of triggers fail and say so; the others need none.
     built = [build_jar(jars(), tmp_path_factory.mktemp("triggers") / "runnel.jar")] if find_compiler() else []

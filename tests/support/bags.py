@@ -8,10 +8,9 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+import pyarrow as pa
 
 NEAR = 1e-9
 
@@ -40,8 +39,21 @@ def bag_difference(found: pa.Table, wanted: pa.Table) -> str:
 
 
 def _rows(table: pa.Table) -> list[tuple[Any, ...]]:
-    columns = [[_plain(value) for value in column.to_pylist()] for column in table.columns]
+    columns = [[_plain(_sorted(v, column.type)) for v in column.to_pylist()] for column in table.columns]
     return list(zip(*columns, strict=True)) if columns else [()] * table.num_rows
+
+
+def _sorted(value: Any, kind: pa.DataType) -> Any:
+    """Give the entries of maps in the order of their keys: a map has no order of its own."""
+    if value is None:
+        return None
+    if pa.types.is_map(kind):
+        return sorted(((repr(key), key, _sorted(item, kind.item_type)) for key, item in value), key=lambda one: one[0])
+    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        return [_sorted(item, kind.value_type) for item in value]
+    if pa.types.is_struct(kind) and len(value) == kind.num_fields:
+        return {field.name: _sorted(value[field.name], field.type) for field in kind}
+    return value
 
 
 def _plain(value: Any) -> Any:
