@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
+import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -168,11 +169,22 @@ def test_nan_equals_itself_and_is_greater_than_any_number(
     assert sorted(rows.column("id").to_pylist()) == ids
 
 
-def test_an_interrupt_during_a_query_stays_an_interrupt(engine: DuckDbEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("Query interrupted"),
+        duckdb.InterruptException("INTERRUPT Error: Interrupted!"),
+        duckdb.InvalidInputException("Invalid Input Error: KeyboardInterrupt: <EMPTY MESSAGE>"),
+    ],
+    ids=["while it computes", "while it is asked to stop", "while it reads rows of Python"],
+)
+def test_an_interrupt_during_a_query_stays_an_interrupt(
+    engine: DuckDbEngine, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
     """DuckDB raises an error of its own for Ctrl-C, which must not pass for a fault of the view."""
 
     def interrupted(*_: object) -> pa.Table:
-        raise RuntimeError("Query interrupted")
+        raise error
 
     monkeypatch.setattr("runnel.engine.duckdb._fetch", interrupted)
     with pytest.raises(KeyboardInterrupt):

@@ -433,6 +433,9 @@ def _quoted(name: str) -> str:
 
 
 def _wrong(error: duckdb.Error, inputs: Mapping[str, Input] | None = None) -> Terminal:
+    # Ctrl-C while DuckDB reads rows of Python comes back inside an error of its own.
+    if isinstance(error, duckdb.InterruptException) or "KeyboardInterrupt: <EMPTY MESSAGE>" in str(error):
+        raise KeyboardInterrupt from error
     if "CRC" in str(error):  # Arrow does not say in which file
         for source in (inputs or {}).values():
             if isinstance(source, Files):
