@@ -59,7 +59,7 @@ def held_against(shape: Shape, table: object, there: Mapping[str, There], server
     for own, type_ in server.own.items() if not shape.key else ():
         if own not in there or there[own].type != type_:
             raise misfit(shape, table, f"it has no column {own} {type_}, which rows without a key need")
-    for extra in set(there) - set(columns.values()) - {ROW, COPY}:
+    for extra in set(there) - set(columns.values()) - set(key):
         if there[extra].required:
             raise misfit(shape, table, f"its column {extra!r} is not the view's, and must not be NULL")
     return Held(columns, key)
