@@ -16,7 +16,8 @@ import pytest
 from runnel import config
 from runnel.compiler import unique_columns
 from runnel.connectors import open_target
-from runnel.connectors.postgres.types import column_type, json_text
+from runnel.connectors.postgres.types import column_type
+from runnel.connectors.sqltarget.json_text import json_text
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Place
 from runnel.pipeline.deliver import deliver, known_in

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from runnel.connectors.postgres.tables import COPY, ROW
+from runnel.connectors.sqltarget.tables import COPY, ROW
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

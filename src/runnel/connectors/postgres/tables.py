@@ -6,15 +6,24 @@ equal rows from 1.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
-from runnel.connectors.marks import column_misfit, column_there, misfit
+from runnel.connectors.marks import column_there
 from runnel.connectors.postgres.types import column_type, fits
-from runnel.errors import Terminal, UsageError
+from runnel.connectors.sqltarget.tables import (
+    COPY,
+    MARKS,
+    ROW,
+    There,
+    Types,
+    held_against,
+    name_parts,
+    no_index,
+)
+from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,10 +34,7 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-ROW, COPY = "_runnel_row", "_runnel_copy"
 OWN = {ROW: "uuid", COPY: "integer"}
-MARKS = "_runnel"
-_PART = re.compile(r'(?:"((?:[^"]|"")+)"|([^".]+))(\.|$)')
 _NULLS_NOT_DISTINCT = 150000
 _LONGEST = 63
 
@@ -52,15 +58,6 @@ class Name:
 
     def __str__(self) -> str:
         return f"{self.schema}.{self.table}"
-
-
-@dataclass(frozen=True)
-class There:
-    """A column that is there."""
-
-    type: str
-    required: bool
-    """Whether it is NOT NULL and has no default."""
 
 
 @dataclass(frozen=True)
@@ -92,15 +89,7 @@ def split_name(text: str) -> tuple[str | None, str]:
     >>> split_name("public.revenue"), split_name('"my.schema"."t"'), split_name("revenue")
     (('public', 'revenue'), ('my.schema', 't'), (None, 'revenue'))
     """
-    parts, at = [], 0
-    while at < len(text) and (found := _PART.match(text, at)):
-        parts.append(found[1].replace('""', '"') if found[1] else found[2])
-        at = found.end()
-    long = any(len(part.encode()) > _LONGEST for part in parts)
-    if at < len(text) or not 1 <= len(parts) <= 2 or text.endswith(".") or long:
-        hint = f"write schema.table, each of {_LONGEST} bytes at most"
-        raise UsageError("RUNNEL-TARGET-NAME", f"{text!r} is no name of a table", hint=hint)
-    return (parts[0] if len(parts) == 2 else None), parts[-1]
+    return name_parts(text, '"', _LONGEST)
 
 
 def find(connection: Connection, text: str) -> tuple[Name, int | None]:
@@ -138,34 +127,16 @@ def described(connection: Connection, shape: Shape) -> Table:
     """Hold the table that is there against its view; raise `RUNNEL-TARGET-COLUMN` or `RUNNEL-TARGET-KEY-INDEX`."""
     name, number = find(connection, shape.table)
     assert number is not None, shape.table
-    there = _columns(connection, number)
-    columns = {column.name: column_there(column.name, there) for column in shape.columns}
-    for column in shape.columns:
-        found = there.get(columns[column.name])
-        if found is None or not fits(column.type, found.type):
-            is_there = found.type if found else None
-            raise column_misfit(shape, name, column.name, is_there, column_type(column.type))
-    wanted = tuple(columns[part] for part in shape.key) or (ROW, COPY)
-    for own, type_ in OWN.items() if not shape.key else ():
-        if own not in there or there[own].type != type_:
-            raise misfit(shape, name, f"it has no column {own} {type_}, which rows without a key need")
-    for extra in set(there) - set(columns.values()) - set(wanted):
-        if there[extra].required:
-            raise misfit(shape, name, f"its column {extra!r} is not the view's, and must not be NULL")
-    return _with_index(connection, shape, Table(name, columns, wanted, null_keys=False), number, there)
+    held = held_against(shape, name, _columns(connection, number), Types(column_type, fits, OWN))
+    return _with_index(connection, shape, Table(name, held.columns, held.key, null_keys=False), number)
 
 
-def _with_index(connection: Connection, shape: Shape, table: Table, number: int, there: Mapping[str, There]) -> Table:
+def _with_index(connection: Connection, shape: Shape, table: Table, number: int) -> Table:
     """Find the index that rows are told apart by."""
     for names, nulls_equal in connection.execute(_INDEXES, [number]).fetchall():
         if set(names) == set(table.key):
             return replace(table, null_keys=nulls_equal)
-    key = ", ".join(table.key)
-    raise Terminal(
-        "RUNNEL-TARGET-KEY-INDEX",
-        f"{table.name} has no unique index on ({key}), by which the rows of {shape.view} are told apart",
-        hint="create it, or drop the table: it is then made anew",
-    )
+    raise no_index(shape, table.name, table.key)
 
 
 _INDEXES = """

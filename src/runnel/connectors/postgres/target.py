@@ -6,9 +6,7 @@ deliver finds another mark than it expects and begins anew.
 
 from __future__ import annotations
 
-import hashlib
 import uuid
-from itertools import repeat
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import psycopg
@@ -19,20 +17,19 @@ from runnel.connectors.marks import Mark, key_problem, value_problem, view_probl
 from runnel.connectors.postgres import tables
 from runnel.connectors.postgres.client import as_runnel_error, connect, told
 from runnel.connectors.postgres.stage import Stage
-from runnel.connectors.postgres.types import has_nul, holds_text, json_text, sender
+from runnel.connectors.postgres.types import has_nul, holds_text, sender
+from runnel.connectors.sqltarget.rows import signed_rows
 from runnel.errors import Conflict, RunnelError, Terminal
 from runnel.failpoints import reach
-from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
-
-    import pyarrow as pa
+    from collections.abc import Iterator, Sequence
 
     from runnel.connectors.base import Delivery
     from runnel.connectors.marks import Shape
     from runnel.connectors.postgres.settings import Settings
     from runnel.connectors.postgres.tables import Connection, Table
+    from runnel.connectors.sqltarget.rows import Convert
     from runnel.model.relation import Column
 
 
@@ -141,40 +138,10 @@ def _mark(connection: Connection, name: tables.Name) -> Mark | None:
     return Mark(*found) if found else None
 
 
-def _signed(delivery: Delivery, table: Table) -> Iterator[list[Any]]:
-    """Give what is sent: the values of each row in the order of the table's columns, its hash where it has no key, its weight."""
-    shape = delivery.shape
-    for batch in delivery.rows:
-        values = _values(shape, shape.columns, batch, table)
-        weights = repeat(1) if table.keyed else batch.column(WEIGHT).to_pylist()
-        if table.keyed:
-            yield from map(list, zip(*values, weights, strict=False))
-        else:
-            hashes = [_hash(shape.columns, row) for row in batch.select([c.name for c in shape.columns]).to_pylist()]
-            yield from _added_up(zip(*values, hashes, weights, strict=True))
-    if delivery.gone is not None and delivery.gone.num_rows:
-        key = [column for column in shape.columns if column.name in shape.key]
-        sent = dict(zip([c.name for c in key], _values(shape, key, delivery.gone, table), strict=True))
-        columns = [sent.get(column.name, repeat(None)) for column in shape.columns]
-        yield from (list(row) for row in zip(*columns, repeat(-1, delivery.gone.num_rows), strict=False))
+def _sendable(table: Table) -> Convert:
+    """Give the function that makes what is sent of a column's values; it raises for what the table cannot hold."""
 
-
-def _added_up(rows: Iterable[tuple[Any, ...]]) -> Iterator[list[Any]]:
-    """Make one row of those with the same hash: maps may be written in several orders, and zero with a sign."""
-    found: dict[uuid.UUID, list[Any]] = {}
-    for *values, hashed, weight in rows:
-        known = found.setdefault(hashed, [*values, hashed, 0])
-        known[-1] += weight
-    yield from (row for row in found.values() if row[-1])
-
-
-def _values(shape: Shape, columns: Sequence[Column], rows: pa.Table, table: Table) -> list[list[Any]]:
-    made = []
-    for column in columns:
-        try:
-            values = rows.column(column.name).to_pylist()
-        except (ValueError, OverflowError) as error:
-            raise value_problem(shape, column.name, f"a value Python cannot hold: {error}") from error
+    def convert(shape: Shape, column: Column, values: list[Any]) -> list[Any]:
         if holds_text(column.type) and any(map(has_nul, values)):
             raise value_problem(shape, column.name, "a NUL character, which PostgreSQL cannot hold in text")
         if column.name in shape.key and not table.null_keys and any(value is None for value in values):
@@ -182,10 +149,13 @@ def _values(shape: Shape, columns: Sequence[Column], rows: pa.Table, table: Tabl
             hint = "use coalesce in the view, or a UNIQUE NULLS NOT DISTINCT index on nullable columns"
             raise key_problem(shape, column.name, what, hint)
         send = sender(column.type)
-        made.append(values if send is None else [None if value is None else send(value) for value in values])
-    return made
+        return values if send is None else [None if value is None else send(value) for value in values]
+
+    return convert
 
 
-def _hash(columns: Sequence[Column], row: dict[str, Any]) -> uuid.UUID:
-    text = ",".join(json_text(column.type, row[column.name]) for column in columns)
-    return uuid.UUID(bytes=hashlib.sha256(text.encode()).digest()[:16])
+def _signed(delivery: Delivery, table: Table) -> Iterator[list[Any]]:
+    """Give what is sent: the values of each row in the order of the table's columns, its hash where it has no key, its weight."""
+    convert, keyed = _sendable(table), bool(delivery.shape.key)
+    for values, hashed, weight in signed_rows(delivery, convert):
+        yield [*values, weight] if keyed else [*values, uuid.UUID(bytes=hashed), weight]

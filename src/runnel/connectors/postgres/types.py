@@ -9,14 +9,11 @@ base64, times ISO text, and NaN and the infinities are strings, because JSON has
 
 from __future__ import annotations
 
-import base64
-import datetime as dt
-import json
-import math
 import re
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from runnel.connectors.sqltarget.json_text import json_text, nested
 from runnel.model import types
 
 if TYPE_CHECKING:
@@ -55,15 +52,11 @@ def column_type(type_: Type) -> str:
     match type_:
         case types.Decimal(_, precision, scale):
             return f"numeric({precision},{scale})"
-        case types.Array(_, element) if not _nested(element):
+        case types.Array(_, element) if not nested(element):
             return f"{column_type(element)}[]"
         case types.Array() | types.Map() | types.Struct():
             return "jsonb"
     return _MADE[type_.name]
-
-
-def _nested(type_: Type) -> bool:
-    return isinstance(type_, types.Array | types.Map | types.Struct)
 
 
 def fits(type_: Type, there: str) -> bool:
@@ -80,7 +73,7 @@ def fits(type_: Type, there: str) -> bool:
             digits, decimals = int(sized[1]), int(sized[2])
             return scale <= decimals and precision - scale <= digits - decimals
         case types.Array(_, element) if there.endswith("[]"):
-            return not _nested(element) and fits(element, there.removesuffix("[]"))
+            return not nested(element) and fits(element, there.removesuffix("[]"))
     plain = _LENGTH.sub("", there) if type_.name == "string" else there
     return plain in (column_type(type_), *_WIDER.get(type_.name, ()))
 
@@ -88,49 +81,6 @@ def fits(type_: Type, there: str) -> bool:
 def sender(type_: Type) -> Callable[[Any], Any] | None:
     """Give the function that makes what is sent of a value that is not NULL; None where that is the value itself."""
     return partial(json_text, type_) if column_type(type_) == "jsonb" else None
-
-
-def json_text(type_: Type, value: Any) -> str:
-    """Write a value as JSON, the same text for equal values; a map is an object, whose keys are text.
-
-    >>> json_text(types.parse("map<int,array<double>>"), [(1, [0.5, float("nan"), None])])
-    '{"1":[0.5,"NaN",null]}'
-    """
-    if value is None:
-        return "null"
-    match type_:
-        case types.Array(_, element):
-            return "[" + ",".join(json_text(element, item) for item in value) + "]"
-        case types.Struct(_, fields):
-            return "{" + ",".join(f"{_text(name)}:{json_text(field, value[name])}" for name, field in fields) + "}"
-        case types.Map(_, key_type, item_type):
-            pairs = sorted((_member(key_type, key), json_text(item_type, item)) for key, item in value)
-            return "{" + ",".join(f"{key}:{item}" for key, item in pairs) + "}"
-        case types.Decimal():
-            return format(value, "f")
-    return _plain(value)
-
-
-def _member(type_: Type, key: Any) -> str:
-    text = json_text(type_, key)
-    return text if text.startswith('"') else _text(text)
-
-
-def _plain(value: Any) -> str:
-    match value:
-        case float() if not math.isfinite(value):
-            return '"NaN"' if math.isnan(value) else '"Infinity"' if value > 0 else '"-Infinity"'
-        case float():
-            return repr(value + 0.0)  # 0.0 for -0.0, which SQL takes for equal
-        case bytes():
-            return _text(base64.b64encode(value).decode())
-        case dt.date():
-            return _text(value.isoformat())
-    return _text(value)
-
-
-def _text(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
 
 
 def has_nul(value: Any) -> bool:
