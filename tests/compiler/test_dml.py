@@ -72,6 +72,13 @@ def test_plain_values_need_no_engine(shop: Shop) -> None:
         ("UPDATE customers SET cid = rand()", "REFUSED", "use a column"),
         ("DELETE customers WHERE", "SYNTAX", ""),
         ("SELECT 1", "SYNTAX", "INSERT INTO"),
+        ("INSERT INTO customers (cid, CID) VALUES (1, 2)", "COLUMNS", "give it once"),
+        ("INSERT INTO customers BY NAME SELECT 1 AS cdi", "COLUMN", "did you mean 'cid'?"),
+        ("UPDATE customers SET cid = 1, Cid = 2", "COLUMNS", "give it once"),
+        ("UPDATE customers SET orders.cid = 1", "COLUMN", "set whole columns"),
+        ("UPDATE customers SET cid = max(cid)", "SYNTAX", "use a subquery"),
+        ("UPDATE customers SET cid = explode(array(1, 2))", "SYNTAX", "use a subquery"),
+        ("UPDATE customers SET cid = row_number() OVER (ORDER BY cid)", "SYNTAX", "use a subquery"),
     ],
 )
 def test_a_wrong_statement_is_refused(engine: DuckDbEngine, shop: Shop, sql: str, code: str, hint: str) -> None:
@@ -92,3 +99,48 @@ def test_a_number_that_a_column_may_not_hold_is_left_to_the_engine(text: str) ->
 def _asked(_sql: str, _tables: object) -> tuple[Column, ...]:
     msg = "asked"
     raise AssertionError(msg)
+
+
+@pytest.mark.parametrize(
+    "sql",
+    [
+        "DELETE FROM customers LIMIT 1",
+        "DELETE FROM customers WHERE cid = 1 ORDER BY region LIMIT 1",
+        "DELETE FROM customers USING orders WHERE orders.cid = customers.cid",
+        "DELETE customers FROM customers JOIN orders ON customers.cid = orders.cid",
+        "DELETE FROM customers VERSION AS OF 1",
+        "DELETE FROM customers RETURNING cid",
+        "WITH q AS (SELECT 1 AS cid) DELETE FROM customers WHERE cid IN (SELECT cid FROM q)",
+        "UPDATE customers SET cid = 1 LIMIT 1",
+        "UPDATE customers, orders SET region = note",
+        "UPDATE customers JOIN orders ON customers.cid = orders.cid SET region = 'x'",
+        "INSERT INTO customers REPLACE WHERE cid = 1 SELECT 1, 'x'",
+        "INSERT INTO customers PARTITION (cid = 1) SELECT 'x', 'y'",
+        "INSERT OR REPLACE INTO customers VALUES (1, 'x')",
+        "INSERT OVERWRITE customers VALUES (1, 'x')",
+        "INSERT INTO customers VALUES (1, 'x') RETURNING cid",
+        "INSERT INTO customers SELECT 1, 'x' ON DUPLICATE KEY UPDATE cid = 1",
+        "INSERT INTO customers DEFAULT VALUES",
+    ],
+)
+def test_a_part_of_a_statement_that_is_not_followed_is_refused_not_passed_over(
+    engine: DuckDbEngine, shop: Shop, sql: str
+) -> None:
+    with pytest.raises(Terminal, match="not followed") as caught:
+        compile_dml(sql, shop, engine.analyse)
+    assert caught.value.code == "RUNNEL-SQL-SYNTAX"
+
+
+def test_an_insert_by_name_goes_by_the_names_of_its_query(engine: DuckDbEngine, shop: Shop) -> None:
+    state = Maintained(engine, list(shop.values()))
+    inserted = "INSERT INTO customers BY NAME SELECT 'north' AS Region, 1 AS cid"
+    assert run(engine, shop, state, inserted) == [(1, "north", 1)]
+    assert run(engine, shop, state, "INSERT INTO customers BY NAME SELECT 'south' AS region") == [(None, "south", 1)]
+
+
+def test_an_insert_takes_a_table_and_a_with_that_stands_before_it(engine: DuckDbEngine, shop: Shop) -> None:
+    state = Maintained(engine, list(shop.values()))
+    inserted = "WITH q AS (SELECT 1 AS a, 'x' AS b) INSERT INTO customers SELECT a, b FROM q"
+    assert run(engine, shop, state, inserted) == [(1, "x", 1)]
+    assert run(engine, shop, state, "INSERT INTO customers TABLE customers") == [(1, "x", 1)]
+    assert run(engine, shop, state, "UPDATE customers AS c SET c.cid = c.cid + 1")[-2:] == [(2, "x", 1)] * 2

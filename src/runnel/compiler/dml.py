@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from sqlglot import exp
 
 from runnel.compiler.changes import refuse_changes
+from runnel.compiler.dml_parts import own_column, refuse_many_rows, refuse_unread
 from runnel.compiler.emit import expression, quoted
 from runnel.compiler.literals import literal_rows
 from runnel.compiler.outputs import improve
@@ -21,7 +22,7 @@ from runnel.model import program
 from runnel.model.relation import WEIGHT, Kind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from runnel.compiler.views import Analyse
     from runnel.model.program import Role
@@ -64,6 +65,8 @@ def _statement(tree: exp.Expr, text: SourceText, relations: Mapping[str, Relatio
         )
     refuse(findings(tree), text)
     target = tree.this.this if isinstance(tree.this, exp.Schema) else tree.this
+    refuse_unread(tree, text, target)
+    refuse_unread(target, text, target)
     relation = find_relation(target, relations, text)
     if relation.kind is not Kind.TABLE:
         raise Terminal(
@@ -85,14 +88,10 @@ def _statement(tree: exp.Expr, text: SourceText, relations: Mapping[str, Relatio
 def _insert(
     tree: exp.Insert, relation: Relation, text: SourceText, relations: Mapping[str, Relation], analyse: Analyse
 ) -> Dml:
-    if tree.args.get("overwrite") or tree.args.get("conflict"):
-        raise Terminal(
-            "RUNNEL-SQL-SYNTAX", "only INSERT INTO is supported", place=text.place_of(tree.this), hint="delete first"
-        )
     named = tree.this.expressions if isinstance(tree.this, exp.Schema) else []
-    columns = [_column(i, relation, text) for i in named] or list(relation.columns)
-    source = tree.expression
-    if isinstance(source, exp.Values):
+    columns = _each_once(named, relation, text) or list(relation.columns)
+    source, by_name = _source(tree), bool(tree.args.get("by_name"))
+    if isinstance(source, exp.Values) and not by_name:
         _check_width(source, columns, relation, text)
         values = literal_rows(source, columns, relation)
         if values is not None:
@@ -101,13 +100,34 @@ def _insert(
             Dml(relation.name, _values_sql(source, columns, relation), frozenset()), source, text, relations, analyse
         )
     if not isinstance(source, exp.Query):
-        raise Terminal("RUNNEL-SQL-SYNTAX", "INSERT needs VALUES or a SELECT", place=text.place_of(tree.this))
+        raise Terminal(
+            "RUNNEL-SQL-SYNTAX",
+            "INSERT needs VALUES or a SELECT, and with BY NAME a SELECT",
+            place=text.place_of(tree.this),
+        )
     bound, reads = _bound(source, text, relations)
     tables = {f"{name}__{role}": relations_by_name(relations)[name].rows for name, role in reads}
     given = analyse(bound, tables)
+    if by_name:
+        columns = _each_once([exp.to_identifier(c.name, quoted=True) for c in given], relation, text)
     if len(given) != len(columns):
         raise _width(len(given), len(columns), relation, text)
     return Dml(relation.name, _inserted(bound, columns, relation), reads)
+
+
+def _source(tree: exp.Insert) -> exp.Expr | None:
+    """Give what is inserted, with the WITH that stands before the statement."""
+    table = tree.args.get("source")
+    source = exp.select("*").from_(table.copy()) if isinstance(table, exp.Table) else tree.expression
+    ahead = tree.args.get("with_")
+    if ahead is None or not isinstance(source, exp.Query):
+        return source
+    source = source.copy()
+    own = source.args.get("with_")
+    if own is not None:
+        source = exp.select("*").from_(source.subquery("q"))
+    source.set("with_", ahead.copy())
+    return source
 
 
 def _values_sql(source: exp.Values, columns: list[Column], relation: Relation) -> str:
@@ -144,7 +164,9 @@ def _update(
         if not isinstance(item, exp.EQ):
             raise Terminal("RUNNEL-SQL-SYNTAX", "SET needs column = value", place=text.place_of(item))
         value, read = _bound_tree(item.expression, text, relations)
-        sets[_column(item.this, relation, text).name] = value
+        (column,) = _each_once([own_column(item.this, tree.this, text)], relation, text, set(sets))
+        refuse_many_rows(item.expression, text)
+        sets[column.name] = value
         reads |= read
     rows, read = _rows(tree, relation, text, relations)
     old = ", ".join(quoted(c.name) for c in relation.columns)
@@ -221,6 +243,24 @@ def _column(node: exp.Expr, relation: Relation, text: SourceText) -> Column:
         place=text.place_of(node),
         hint=nearest(node.name, [c.name for c in relation.columns]),
     )
+
+
+def _each_once(
+    named: list[exp.Expr], relation: Relation, text: SourceText, before: Collection[str] = ()
+) -> list[Column]:
+    """Find the columns that a statement names, each once."""
+    found: list[Column] = []
+    for node in named:
+        column = _column(node, relation, text)
+        if column.name in before or column in found:
+            raise Terminal(
+                "RUNNEL-SQL-COLUMNS",
+                f"column {column.name!r} of {relation.name} is given twice",
+                place=text.place_of(node),
+                hint="give it once",
+            )
+        found.append(column)
+    return found
 
 
 def _check_width(source: exp.Values, columns: list[Column], relation: Relation, text: SourceText) -> None:
