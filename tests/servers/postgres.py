@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -124,3 +125,24 @@ def postgres_server() -> Iterator[PostgresServer]:
     """Give one server to all tests of a session."""
     with postgres() as running:
         yield running
+
+
+def by_hand() -> None:
+    """Run a server until Ctrl-C: `make postgres`."""
+    parser = argparse.ArgumentParser(description="Run a throw-away PostgreSQL on loopback until Ctrl-C.")
+    parser.add_argument(
+        "settings", nargs="*", help="further settings of the server, such as max_slot_wal_keep_size=1GB"
+    )
+    with postgres(*parser.parse_args().settings) as running:
+        print(f'in runnel.toml:  url = "{running.url()}"')
+        print(f"in Python:       psycopg.connect({running.url()!r})")
+        print("its log has rows (wal_level = logical); Ctrl-C ends it and deletes its folder", flush=True)
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
+        try:
+            signal.pause()
+        except KeyboardInterrupt:
+            print("ending")
+
+
+if __name__ == "__main__":
+    by_hand()

@@ -1,14 +1,32 @@
-"""PostgreSQL: a target whose tables follow views, one transaction each time."""
+"""PostgreSQL: tables as a source, followed through logical decoding; and a target whose tables follow views."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from runnel import config
+    from runnel.connectors.postgres.source import PostgresSource
     from runnel.connectors.postgres.target import PostgresTarget
+
+
+def open_source(source: config.Source, folder: Path, state: str | None = None) -> PostgresSource:
+    """Check what `[sources.NAME]` says; the server is connected to when it is needed."""
+    from runnel.connectors.postgres.settings import read_source_settings
+    from runnel.connectors.postgres.source import PostgresSource
+
+    return PostgresSource(read_source_settings(source))
+
+
+def prepare_source(source: config.Source, folder: Path, say: Callable[[str], None], *, undo: bool = False) -> None:
+    """Make, or remove, what a source needs in the server."""
+    from runnel.connectors.postgres.prepare import prepare
+    from runnel.connectors.postgres.settings import read_source_settings
+
+    prepare(read_source_settings(source), say, undo=undo)
 
 
 def open_target(target: config.Target, folder: Path) -> PostgresTarget:

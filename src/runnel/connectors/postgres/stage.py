@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 from psycopg import sql
 
+from runnel.connectors.sqltarget.difference import DIFFERENT, LISTED, MISSING, UNEXPECTED, Difference
 from runnel.connectors.sqltarget.tables import COPY, ROW
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
     from runnel.connectors.postgres.tables import Connection, Table
 
@@ -92,6 +93,37 @@ class Stage:
             "ON CONFLICT ({keys}) DO {update}"
         )
 
+    def compare(self) -> Difference:
+        """Say how the table differs from what was taken, which is all it should have; nothing is changed."""
+        ((checked,),) = self._rows("SELECT coalesce(sum({sign}), 0)::bigint FROM {s}")
+        found = Difference(checked)
+        for kind, text, nulls in self._comparisons():
+            counted = "SELECT coalesce(sum({number}), 0)::bigint FROM (" + text + ") AS found"
+            ((count,),) = self._rows(counted, nulls)
+            rows = self._rows(f"{text} LIMIT {LISTED}", nulls) if count else []
+            found.add(kind, count, [dict(zip(self._table.shown, row, strict=False)) for row in rows])
+        return found
+
+    def _comparisons(self) -> Iterator[tuple[str, str, tuple[bool, ...] | None]]:
+        """Give a kind of difference, the query for its rows, and which key columns are NULL in it."""
+        rounds: list[tuple[bool, ...] | None] = list(self._rounds(whole=True)) if self._table.keyed else [None]
+        sent, there = "SELECT {shown_s}, 1 AS {number} FROM {s} AS s ", "SELECT {shown_t}, 1 AS {number} FROM {t} AS t "
+        for nulls in rounds:
+            if nulls is None:
+                same = "t.{row} = s.{row} AND t.{copy} BETWEEN 1 AND s.{sign}"
+                copies = "SELECT s.{sign} - count(*) AS {number} FROM {t} AS t WHERE " + same
+                lacking = "CROSS JOIN LATERAL (" + copies + ") AS m WHERE m.{number} > 0"
+                yield MISSING, "SELECT {shown_s}, m.{number} FROM {s} AS s " + lacking, None
+                where = "WHERE "
+            else:
+                same, where = "{equal}", "WHERE {nulls} AND "
+                yield MISSING, sent + "WHERE {nulls_s} AND " + _without("t", same), nulls
+            yield DIFFERENT, sent + "JOIN {t} AS t ON " + same + " WHERE {differs}", nulls
+            yield UNEXPECTED, there + where + _without("s", same), nulls
+
+    def _rows(self, text: str, nulls: tuple[bool, ...] | None = None) -> list[tuple[Any, ...]]:
+        return self._connection.execute(self._composed(text, nulls)).fetchall()
+
     def _rounds(self, *, whole: bool) -> list[tuple[bool, ...]]:
         """Give which key columns are NULL together, in any row that matters."""
         if not self._table.null_keys and not whole:
@@ -103,7 +135,11 @@ class Stage:
         return sorted(self._connection.execute(found).fetchall())
 
     def _run(self, text: str, nulls: tuple[bool, ...] | None = None) -> int:
-        """Run a statement over `{t}`, the table, and `{s}`, what was taken; give how many rows it changed."""
+        """Run a statement and give how many rows it changed."""
+        return max(0, self._connection.execute(self._composed(text, nulls)).rowcount)
+
+    def _composed(self, text: str, nulls: tuple[bool, ...] | None = None) -> sql.Composed:
+        """Complete a statement over `{t}`, the table, and `{s}`, what was taken."""
         table, known = self._table, {"row": ROW, "copy": COPY, "sign": SIGN, "number": NUMBER}
         keys = list(map(sql.Identifier, table.key))
         others = list(map(sql.Identifier, table.others))
@@ -112,17 +148,26 @@ class Stage:
         parts["columns"] = sql.SQL(", ").join(map(sql.Identifier, self._columns))
         parts["update"] = _update(others)
         parts["differs"] = _differs(others, "s")
+        for name, side in (("shown_s", "s"), ("shown_t", "t")):
+            shown = [sql.Identifier(side, table.columns[column]) for column in table.shown]
+            parts[name] = sql.SQL(", ").join(shown)
         parts["order"] = sql.SQL(", ").join(sql.SQL("t.{}").format(part) for part in keys)
         if nulls is not None:
             parts["equal"] = sql.SQL(" AND ").join(
                 sql.SQL("t.{0} IS NULL AND s.{0} IS NULL" if null else "t.{0} = s.{0}").format(part)
                 for part, null in zip(keys, nulls, strict=True)
             )
-            parts["nulls"] = sql.SQL(" AND ").join(
-                sql.SQL("t.{} IS NULL" if null else "t.{} IS NOT NULL").format(part)
-                for part, null in zip(keys, nulls, strict=True)
-            )
-        return max(0, self._connection.execute(sql.SQL(text).format(**parts)).rowcount)
+            for name, side in (("nulls", "t"), ("nulls_s", "s")):
+                parts[name] = sql.SQL(" AND ").join(
+                    sql.SQL("{}.{} IS NULL" if null else "{}.{} IS NOT NULL").format(sql.SQL(side), part)
+                    for part, null in zip(keys, nulls, strict=True)
+                )
+        return sql.SQL(text).format(**parts)
+
+
+def _without(side: str, same: str) -> str:
+    """Write the condition that the other side has no such row."""
+    return f"NOT EXISTS (SELECT 1 FROM {{{side}}} AS {side} WHERE {same})"
 
 
 def _update(others: list[sql.Identifier]) -> sql.Composable:

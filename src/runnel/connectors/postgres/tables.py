@@ -82,6 +82,11 @@ class Table:
         """Whether the key is the view's own."""
         return ROW not in self.key
 
+    @property
+    def shown(self) -> list[str]:
+        """The view's columns by which a row is named: those of the key, or all."""
+        return [column for column, there in self.columns.items() if not self.keyed or there in self.key]
+
 
 def split_name(text: str) -> tuple[str | None, str]:
     """Cut a table's name into schema and table; names with dots or upper case may stand in double quotes.
@@ -153,7 +158,7 @@ ORDER BY 2 DESC
 _COLUMNS = """
 SELECT attname, format_type(atttypid, atttypmod),
        attnotnull AND NOT atthasdef AND attidentity = ''
-FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped
+FROM pg_attribute WHERE attrelid = %s AND attnum > 0 AND NOT attisdropped ORDER BY attnum
 """
 
 

@@ -13,12 +13,12 @@ import psycopg
 from psycopg import sql
 
 from runnel.connectors.base import Delivered
-from runnel.connectors.marks import Mark, key_problem, value_problem, view_problem
+from runnel.connectors.marks import Mark, key_problem, view_problem
 from runnel.connectors.postgres import tables
 from runnel.connectors.postgres.client import as_runnel_error, connect, told
 from runnel.connectors.postgres.stage import Stage
 from runnel.connectors.postgres.types import has_nul, holds_text, sender
-from runnel.connectors.sqltarget.rows import signed_rows
+from runnel.connectors.sqltarget.rows import Unheld, signed_rows
 from runnel.errors import Conflict, RunnelError, Terminal
 from runnel.failpoints import reach
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from runnel.connectors.marks import Shape
     from runnel.connectors.postgres.settings import Settings
     from runnel.connectors.postgres.tables import Connection, Table
+    from runnel.connectors.sqltarget.difference import Difference
     from runnel.connectors.sqltarget.rows import Convert
     from runnel.model.relation import Column
 
@@ -103,6 +104,21 @@ class PostgresTarget:
             self.close()  # temporary tables may be of an older form than what is to be mended now
         return done
 
+    def compare(self, delivery: Delivery) -> Difference:
+        """Compare the table with a whole delivery, without locks; raise `Conflict` where its mark is not `since` any more."""
+        with told(self._settings):
+            connection = self._connection()
+            connection.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+            try:
+                with connection.transaction():
+                    table = tables.described(connection, delivery.shape)
+                    _check_mark(delivery, table.name, _mark(connection, table.name))
+                    stage = Stage(connection, table)
+                    stage.fill(_signed(delivery, table))
+                    return stage.compare()
+            finally:
+                self.close()  # the level is the connection's, and temporary tables may be of an older form
+
     def _problem(self, error: RunnelError | psycopg.Error) -> RunnelError:
         """Give what is wrong with one view; raise what is wrong with more than that."""
         told = error if isinstance(error, RunnelError) else as_runnel_error(self._settings.label, error)
@@ -112,9 +128,8 @@ class PostgresTarget:
         name, number = tables.find(connection, delivery.shape.table)
         connection.execute("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", [f"runnel {name}"])
         tables.make_marks(connection, name)
-        mark = _mark(connection, name)
-        if number is not None and mark != delivery.since:
-            raise Conflict("RUNNEL-TARGET-OVERTAKEN", f"somebody else delivered to {name}", hint="it is tried again")
+        mark = _mark(connection, name) if number is not None else None
+        _check_mark(delivery, name, mark)
         table = tables.ready(connection, delivery.shape, ours=mark is not None)
         stage = Stage(connection, table)
         stage.fill(_signed(delivery, table))
@@ -127,6 +142,11 @@ class PostgresTarget:
             [name.table, delivery.mark.epoch, delivery.mark.state],
         )
         return rows
+
+
+def _check_mark(delivery: Delivery, name: tables.Name, mark: Mark | None) -> None:
+    if mark != delivery.since:
+        raise Conflict("RUNNEL-TARGET-OVERTAKEN", f"somebody else delivered to {name}", hint="it is tried again")
 
 
 def _mark(connection: Connection, name: tables.Name) -> Mark | None:
@@ -142,8 +162,8 @@ def _sendable(table: Table) -> Convert:
     """Give the function that makes what is sent of a column's values; it raises for what the table cannot hold."""
 
     def convert(shape: Shape, column: Column, values: list[Any]) -> list[Any]:
-        if holds_text(column.type) and any(map(has_nul, values)):
-            raise value_problem(shape, column.name, "a NUL character, which PostgreSQL cannot hold in text")
+        if holds_text(column.type):
+            _refuse_nul(values)
         if column.name in shape.key and not table.null_keys and any(value is None for value in values):
             what = f"NULL, and {table.name} allows none there"
             hint = "use coalesce in the view, or a UNIQUE NULLS NOT DISTINCT index on nullable columns"
@@ -152,6 +172,12 @@ def _sendable(table: Table) -> Convert:
         return values if send is None else [None if value is None else send(value) for value in values]
 
     return convert
+
+
+def _refuse_nul(values: list[Any]) -> None:
+    at = next((at for at, value in enumerate(values) if has_nul(value)), None)
+    if at is not None:
+        raise Unheld(at, "a NUL character, which PostgreSQL cannot hold in text")
 
 
 def _signed(delivery: Delivery, table: Table) -> Iterator[list[Any]]:

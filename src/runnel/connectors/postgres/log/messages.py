@@ -26,6 +26,8 @@ class Unchanged:
 UNCHANGED = Unchanged()
 Value = str | None | Unchanged
 Tuple = tuple[Value, ...]
+_TEXT = ord("t")
+_NO_TEXT: dict[int, Value] = {ord("n"): None, ord("u"): UNCHANGED}
 IDENTITIES = "dnfi"
 """Replica identities: default, nothing, full, index."""
 
@@ -172,14 +174,24 @@ class Cursor:
         return found
 
     def row(self) -> Tuple:
-        """Give the values of a row."""
-        return tuple(self._value() for _ in range(self._count(1)))
-
-    def _value(self) -> Value:
-        kind = self.letter("nut", "a kind of value that was asked for")
-        if kind == "t":
-            return decoded(self.take(self.number(4)))
-        return None if kind == "n" else UNCHANGED
+        """Give the values of a row; most of the log is rows, so that they are read in one loop."""
+        count, data, at, values = self._count(1), self.data, self.at, list[Value]()
+        size = len(data)
+        for _ in range(count):
+            kind = data[at] if at < size else 0
+            if kind == _TEXT:
+                end = at + 5 + int.from_bytes(data[at + 1 : at + 5], "big")
+                if at + 5 > size or end > size:
+                    raise BadBytes("it ends within a value")
+                values.append(decoded(data[at + 5 : end]))
+                at = end
+                continue
+            if kind not in _NO_TEXT:
+                raise BadBytes(f"{chr(kind)!r} is not a kind of value that was asked for")
+            values.append(_NO_TEXT[kind])
+            at += 1
+        self.at = at
+        return tuple(values)
 
     def _count(self, least: int) -> int:
         """Give a number of things, each of which takes some bytes at least."""
