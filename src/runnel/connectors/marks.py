@@ -54,9 +54,10 @@ def view_problem(label: str, error: RunnelError) -> RunnelError:
     return error
 
 
-def misfit(shape: Shape, table: object, what: str) -> Terminal:
+def misfit(
+    shape: Shape, table: object, what: str, hint: str = "alter the table, or drop it: it is then created again"
+) -> Terminal:
     """Say why a table that exists cannot hold a view."""
-    hint = "alter the table, or drop it: it is then made anew"
     return Terminal("RUNNEL-TARGET-COLUMN", f"{table} does not fit {shape.view}: {what}", hint=hint)
 
 

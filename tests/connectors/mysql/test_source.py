@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from runnel.connectors import ChangeSet
+    from runnel.connectors.base import Offset
     from runnel.connectors.mysql.source import ServerSource
     from tests.connectors.mysql.conftest import Shop
 
@@ -216,3 +217,29 @@ def test_zero_dates_are_refused_or_null_as_the_settings_say(shop: Shop) -> None:
     shop.sql("SET sql_mode = ''", "UPDATE d SET d = '2024-02-30', t = '2024-02-28' WHERE id = 1")
     shop.catch_up()
     assert [row["d"] for row in shop.rows("shop.d")] == [None]
+
+
+def test_old_rows_are_trusted_on_request_and_only_where_the_copy_is_as_the_log_has_it(shop: Shop) -> None:
+    shop.sql(ORDERS, "INSERT INTO orders VALUES (1, 'north', 10), (2, 'north', 5.5)")
+    source, checking = source_of(shop, before="trusted"), source_of(shop)
+    at: Offset = {}
+
+    def step(*statements: str, of: ServerSource = source) -> list[bool]:
+        """Run statements and read what there is then; give which signed changes are trusted."""
+        nonlocal at
+        for statement in statements:
+            shop.sql(statement)
+        of.tables()
+        before, at = at, of.latest_offset(at, 1000)
+        return [changes.trusted for changes in of.read(before, at) if changes.signed is not None]
+
+    assert step() == []  # the snapshot
+    assert step("UPDATE orders SET amount = 11 WHERE id = 1") == [True]
+    assert step("UPDATE orders SET amount = 12 WHERE id = 1", of=checking) == [False]
+    assert step("ALTER TABLE orders ADD COLUMN n INT", "UPDATE orders SET n = 1") == []  # read again, after the update
+    assert step("UPDATE orders SET n = 2 WHERE id = 1") == [False]
+    assert step("UPDATE orders SET n = 3 WHERE id = 1") == [True]
+    for opened in (source, checking):
+        opened.close()
+    with pytest.raises(RunnelError, match="'before' cannot be 'trusted' with start = 'latest'"):
+        source_of(shop, before="trusted", start="latest")

@@ -1,4 +1,4 @@
-"""MariaDB and MySQL: tables as a source, followed through the binary log of a server or through archived log files."""
+"""MariaDB and MySQL: tables as a source, followed through the binary log of a server or of archived files, and tables that follow views."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from runnel import config
     from runnel.connectors.base import Source
+    from runnel.connectors.mysql.target.writer import MysqlTarget
 
 
 def open_source(source: config.Source, folder: Path, state: str | None = None) -> Source:
@@ -19,3 +20,11 @@ def open_source(source: config.Source, folder: Path, state: str | None = None) -
 
     settings = read_settings(source, folder)
     return ArchiveSource(settings) if settings.logs else ServerSource(settings)
+
+
+def open_target(target: config.Target, folder: Path) -> MysqlTarget:
+    """Check what `[targets.NAME]` says; the server is connected to when it is needed."""
+    from runnel.connectors.mysql.settings import read_target_settings
+    from runnel.connectors.mysql.target.writer import MysqlTarget
+
+    return MysqlTarget(read_target_settings(target, folder))

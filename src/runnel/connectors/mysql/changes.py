@@ -12,7 +12,7 @@ from runnel.connectors.mysql.log.row_walker import width_of
 from runnel.connectors.mysql.types import described, fits
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     import pyarrow as pa
 
@@ -33,10 +33,11 @@ def row_size(table: TableMap) -> int:
 
 @dataclass
 class Gathered:
-    """Rows of the log by table; `definitions` are those that hold for them."""
+    """Rows of the log by table; `definitions` are those that hold for them, `trusted` tables whose old rows are surely in the copy."""
 
     definitions: Mapping[str, Definition]
     zero: Zero
+    trusted: Collection[str] = ()
     _buffers: dict[str, tuple[TableMap, RowBuffer, str]] = field(default_factory=dict)
 
     def add(self, rows: Rows) -> Iterator[ChangeSet]:
@@ -65,7 +66,7 @@ class Gathered:
 
     def _taken(self, name: str) -> Iterator[ChangeSet]:
         _, buffer, place = self._buffers.pop(name)
-        yield ChangeSet(name, signed=buffer.taken(), place=place)
+        yield ChangeSet(name, signed=buffer.taken(), place=place, trusted=name in self.trusted)
 
 
 def columns_of(table: TableMap, definition: Definition, rows: Rows) -> list[LoggedColumn]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import ssl
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -12,7 +13,7 @@ from pymysql.converters import conversions
 from pymysql.cursors import SSCursor
 
 from runnel.connectors.mysql.log.problems import Spot
-from runnel.errors import RunnelError, Terminal, Unreachable, UsageError
+from runnel.errors import RunnelError, Terminal, Transient, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -20,8 +21,10 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.settings import Settings
 
 _DENIED = {1044, 1045, 1142, 1143, 1227, 1370, 1698}
-_PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 1205, 1213, 3024}
-"""Errors of the server that may pass: too many connections, shutting down, time-outs, dead-locks."""
+_PASSING = {1040, 1053, 1152, 1158, 1159, 1160, 1161, 3024}
+"""Errors of the server that may pass: too many connections, shutting down, time-outs."""
+_BUSY = {1020, 1205, 1213, 1412, 1614, 1615, 3572}
+"""Errors that end when somebody else's transaction does: dead-locks, locks that are held too long, definitions that changed."""
 _ENCODERS = {key: value for key, value in conversions.items() if not isinstance(key, int)}
 """Values are not converted by the driver, which knows no zero dates and no exact floats."""
 SESSION = (
@@ -29,7 +32,6 @@ SESSION = (
     "SET SESSION sql_mode = '', time_zone = '+00:00'",
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED",
 )
-GRANTS = "GRANT SELECT, REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO 'user'@'host'"
 
 
 @dataclass(frozen=True)
@@ -137,8 +139,17 @@ class Client:
         return [row[0] for row in self.rows("SHOW BINARY LOGS")]
 
 
-def connect(settings: Settings, *, cursor: Any = SSCursor) -> Any:
-    """Open a connection: times in UTC, texts in UTF-8, values as the protocol has them."""
+def connect(
+    settings: Settings,
+    *,
+    cursor: Any = SSCursor,
+    session: Sequence[str] = SESSION,
+    statement_seconds: float | None = None,
+) -> Any:
+    """Open a connection: times in UTC, texts in UTF-8, values as the protocol has them.
+
+    `statement_seconds` is how long one statement may take, where that is longer than a server's answer otherwise.
+    """
     connection = pymysql.connect(
         host=settings.host,
         port=settings.port,
@@ -152,11 +163,27 @@ def connect(settings: Settings, *, cursor: Any = SSCursor) -> Any:
         connect_timeout=settings.timeout,
         read_timeout=settings.timeout,
         ssl=_tls(settings),
+        defer_connect=True,
     )
+    connection.connect(_socket(settings))
     with connection.cursor() as made:
-        for statement in SESSION:
+        for statement in session:
             made.execute(statement)
+    if statement_seconds is not None:
+        connection._read_timeout = statement_seconds  # the driver has no other way to change it
     return connection
+
+
+def _socket(settings: Settings) -> socket.socket:
+    """Connect by TCP; a network that is cut is noticed while a statement runs, however long that takes."""
+    made = socket.create_connection((settings.host, settings.port), settings.timeout)
+    made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    seconds = max(1, int(settings.timeout))
+    for option, value in (("TCP_KEEPIDLE", seconds), ("TCP_KEEPINTVL", 5), ("TCP_USER_TIMEOUT", seconds * 1000)):
+        if hasattr(socket, option):  # Linux has all of them
+            made.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return made
 
 
 def _tls(settings: Settings) -> ssl.SSLContext | None:
@@ -187,7 +214,16 @@ def translated(settings: Settings, error: pymysql.MySQLError) -> RunnelError:
         return UsageError(
             "RUNNEL-MYSQL-DENIED",
             f"{settings.label}: the server refuses user {settings.user!r}: {said}",
-            hint=f"see user and password; it needs: {GRANTS}",
+            hint=f"see user and password; it needs: {settings.needs}",
+        )
+    if code in _BUSY:
+        return Transient("RUNNEL-MYSQL-BUSY", f"{settings.label}: {said}", hint="somebody else works on these rows")
+    if code == 1062:
+        hint = (
+            "see that no unique index but the key's stands in the way, and that the key's tells upper case from lower"
+        )
+        return Terminal(
+            "RUNNEL-MYSQL-DUPLICATE", f"{settings.label}: two rows are the same to an index: {said}", hint=hint
         )
     if code == 1236:
         return log_error(settings, said)

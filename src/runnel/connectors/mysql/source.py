@@ -202,11 +202,16 @@ class ServerSource:
         if held is None or (held.start, held.end) != (_spot(start), _spot(end)):
             self._quiet = None
             held = self._window(start, _spot(end), 1 << 62)
-        gathered = Gathered(_definitions(start), self.settings.zero_dates)
+        gathered = Gathered(_definitions(start), self.settings.zero_dates, self._trusted(start))
         for rows in held.changes:
             yield from gathered.add(rows)
         yield from gathered.rest()
         yield from self._read_again(start, end)
+
+    def _trusted(self, start: Offset) -> frozenset[str]:
+        """Give the tables whose copy is surely as the log has it: those that are not ahead of it after a definition."""
+        known = start["tables"].items() if self.settings.before == "trusted" else ()
+        return frozenset(name for name, kept in known if "from" not in kept)
 
     def _read_again(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give all rows of tables that were defined anew at the end of the range."""

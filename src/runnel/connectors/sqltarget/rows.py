@@ -19,8 +19,17 @@ if TYPE_CHECKING:
     from runnel.connectors.base import Delivery
 
 Convert = Callable[[Shape, Column, list[Any]], list[Any]]
-"""Makes what is sent of one column's values; raises for what the store cannot hold."""
+"""Makes what is sent of one column's values; raises `Unheld` for a value that the store cannot hold."""
 Row = tuple[tuple[Any, ...], bytes, int]
+
+
+class Unheld(Exception):
+    """A value that the store cannot hold: its place among the values, and what it is."""
+
+    def __init__(self, at: int, what: str) -> None:
+        """Note both; the row is known to whoever converts the column."""
+        super().__init__(what)
+        self.at, self.what = at, what
 
 
 def signed_rows(delivery: Delivery, convert: Convert, *, hash_keys: bool = False) -> Iterator[Row]:
@@ -49,9 +58,13 @@ def _keyed(
         zip([column.name for column in columns], _converted(shape, columns, rows, convert), strict=True)
     )
     values = zip(*(sent.get(column.name, repeat(None)) for column in shape.columns), strict=False)
-    key = [column for column in shape.columns if column.name in shape.key]
-    hashes = row_hashes(key, rows) if hash_keys else repeat(b"", rows.num_rows)
+    hashes = row_hashes(hashed_key(shape), rows) if hash_keys else repeat(b"", rows.num_rows)
     yield from zip(values, hashes, repeat(weight), strict=False)
+
+
+def hashed_key(shape: Shape) -> list[Column]:
+    """Give the columns of the key in an order that stays the same when the view's columns are in another one."""
+    return sorted((column for column in shape.columns if column.name in shape.key), key=lambda c: c.name.lower())
 
 
 def _added_up(rows: Iterable[Row]) -> Iterator[Row]:
@@ -70,8 +83,20 @@ def _converted(shape: Shape, columns: Sequence[Column], rows: pa.Table, convert:
             values = rows.column(column.name).to_pylist()
         except (ValueError, OverflowError) as error:
             raise value_problem(shape, column.name, f"a value Python cannot hold: {error}") from error
-        made.append(convert(shape, column, values))
+        try:
+            made.append(convert(shape, column, values))
+        except Unheld as error:
+            raise value_problem(shape, column.name, error.what + _key_of(shape, rows, error.at)) from error
     return made
+
+
+def _key_of(shape: Shape, rows: pa.Table, at: int) -> str:
+    """Name the row that a value is of, where rows have a key."""
+    try:
+        key = ", ".join(f"{part} = {rows.column(part)[at].as_py()!r}" for part in shape.key)
+    except (ValueError, OverflowError):  # a date beyond Python's
+        return ""
+    return f", in the row with {key[:200]}" if key else ""
 
 
 def row_hashes(columns: Sequence[Column], rows: pa.Table) -> list[bytes]:

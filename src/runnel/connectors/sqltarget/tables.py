@@ -59,9 +59,10 @@ def held_against(shape: Shape, table: object, there: Mapping[str, There], server
     for own, type_ in server.own.items() if not shape.key else ():
         if own not in there or there[own].type != type_:
             raise misfit(shape, table, f"it has no column {own} {type_}, which rows without a key need")
-    for extra in set(there) - set(columns.values()) - set(key):
-        if there[extra].required:
-            raise misfit(shape, table, f"its column {extra!r} is not the view's, and must not be NULL")
+    ours = {*columns.values(), *key}
+    for name, column_of_table in there.items():  # in the table's order, so that the same table gives the same sentence
+        if column_of_table.required and name not in ours:
+            raise misfit(shape, table, f"its column {name!r} is not the view's, and must not be NULL")
     return Held(columns, key)
 
 
