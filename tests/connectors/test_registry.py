@@ -47,7 +47,7 @@ def target(type_: str, **settings: object) -> Target:
 
 
 def test_a_target_that_is_not_there_yet_says_what_is(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"RUNNEL-TARGET-NOT-YET.*delivers to cassandra, postgres"):
+    with pytest.raises(UsageError, match=r"RUNNEL-TARGET-NOT-YET.*delivers to cassandra, mariadb, mysql, postgres"):
         open_target(target("files"), tmp_path)
 
 

@@ -1,6 +1,16 @@
 """The stores: each folder knows one, reads its changes and turns them into rows, or writes rows. Nothing else imports drivers."""
 
 from runnel.connectors.base import ChangeSet, Source, TableInfo, Target
-from runnel.connectors.registry import guarded_source, open_capture, open_source, open_target
+from runnel.connectors.registry import guarded_source, open_capture, open_source, open_target, prepare_source
 
-__all__ = ["ChangeSet", "Source", "TableInfo", "Target", "guarded_source", "open_capture", "open_source", "open_target"]
+__all__ = [
+    "ChangeSet",
+    "Source",
+    "TableInfo",
+    "Target",
+    "guarded_source",
+    "open_capture",
+    "open_source",
+    "open_target",
+    "prepare_source",
+]

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 OP = "_op"
 UPSERT = "upsert"
+UPDATE = "update"
 DELETE = "delete"
 REMOVE = "remove"
 SEQUENCE, CHANGE, AT = "_seq", "_change", "_at"
@@ -59,9 +60,11 @@ class ChangeSet:
     no key comes twice. Nothing of it is then looked up in the state, and a wrong old row would stay unnoticed, so this is for whole
     images of a log that goes on exactly where the state is, never for a range that a snapshot may have seen too.
 
-    `keyed` holds rows and `_op` (`upsert`, `delete` or `remove`) of a table with a key where the old row is not known: of a delete
+    `keyed` holds rows and `_op` (`upsert`, `update`, `delete` or `remove`) of a table with a key where the old row is not known: of a delete
     only the key columns are set, and the state completes it. To `delete` a key that does not exist is an error, to `remove` it is
-    not: for logs that are read again over what a snapshot has seen.
+    not: for logs that are read again over what a snapshot has seen. To `update` puts the columns that the set has into the row of that
+    key, which keeps its others: for logs that leave out large values that stayed as they were. Where such rows had other keys, `was` has
+    these, row by row, and the set has each key once. Only `read` gives updates, partitions do not.
 
     In both, rows of one set are in the order they happened.
 
@@ -78,6 +81,7 @@ class ChangeSet:
     trusted: bool = False
     cells: pa.Table | None = None
     whole: bool = False
+    was: pa.Table | None = None
 
     @property
     def rows(self) -> int:

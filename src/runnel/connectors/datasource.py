@@ -20,9 +20,9 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, DataSourceStreamReader, InputPartition
 
 from runnel.config import Source as SourceSettings
-from runnel.connectors.base import OP
+from runnel.connectors.base import OP, UPDATE
 from runnel.connectors.guarded import GuardedSource
-from runnel.errors import Place, UsageError, nearest
+from runnel.errors import Place, Terminal, UsageError, nearest
 from runnel.model import types
 from runnel.model.relation import WEIGHT, Column
 
@@ -231,9 +231,21 @@ def batches(partition: InputPartition) -> Iterator[pa.RecordBatch]:
     """Give the changes of a task, with the columns of the table, a weight and an operation."""
     assert isinstance(partition, Part)
     for changes in partition.call():
+        if changes.whole or (changes.keyed is not None and UPDATE in changes.keyed.column(OP).to_pylist()):
+            raise _not_a_row(changes)
         for rows in (changes.signed, changes.keyed):
             if rows is not None:
                 yield from _aligned(rows, partition.columns).to_batches()
+
+
+def _not_a_row(changes: ChangeSet) -> Terminal:
+    """Make the error for a change that no row of a DataFrame can say; a state follows it."""
+    what = "was emptied or is read again" if changes.whole else "was updated, and its large values are not in the log"
+    return Terminal(
+        "RUNNEL-SPARK-CHANGE",
+        f"table {changes.table} {what} ({changes.place}), which is not a row of a DataFrame",
+        hint="follow the table by a project; old rows that are logged whole have all values",
+    )
 
 
 def _aligned(rows: pa.Table, columns: Sequence[Column]) -> pa.Table:

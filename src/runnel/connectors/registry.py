@@ -11,11 +11,11 @@ import importlib.util
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from runnel.connectors.guarded import GuardedSource
+from runnel.connectors.guarded import GuardedSource, translate_errors
 from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from runnel import config
@@ -125,6 +125,24 @@ def open_capture(
         module = importlib.import_module(f"{name}.capture")
         opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
         return opened
+
+
+def prepare_source(source: config.Source, folder: Path, say: Callable[[str], None], *, undo: bool = False) -> None:
+    """Make, or remove, what following a source needs in its store; a connector that needs something has this function too."""
+    package, extra = STORES.get(source.type, (source.type, None))
+    with _driver(source, extra):
+        name = package if "." in source.type else f"runnel.connectors.{package}"
+        module = importlib.import_module(name) if importlib.util.find_spec(name) else None
+        prepares = getattr(module, "prepare_source", None)
+        if prepares is None:
+            raise UsageError(
+                "RUNNEL-PREPARE-NOTHING",
+                f"sources.{source.name}: following {source.type} needs nothing in the store",
+                place=source.at("type"),
+                hint="with --technique, what capture alone needs is made",
+            )
+        with translate_errors(source.label):
+            prepares(source, folder, say, undo=undo)
 
 
 @contextmanager

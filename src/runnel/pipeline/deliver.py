@@ -126,6 +126,17 @@ def _deliver(
     return Round(head.epoch, rows, problems), finished
 
 
+def whole_delivery(
+    runtime: Runtime, head: Snapshot, shape: Shape, wanted: config.Target, mark: Mark
+) -> Delivery | None:
+    """Give all rows of a view as of the epoch of a mark; None where the mark is of another state or of an epoch that is not kept."""
+    marked = _Plan(runtime, head, shape, wanted, mark).marked(mark)
+    if marked is None or mark.begun is not None:
+        return None
+    shape = shape_of(known_in(marked), wanted, shape.view, needs_key=False)  # a table may have got columns since
+    return _Plan(runtime, marked, shape, wanted, mark).whole()
+
+
 class _Plan:
     """Works out what one table needs."""
 
@@ -139,27 +150,27 @@ class _Plan:
     def delivery(self, *, full: bool) -> Delivery | None:
         """Give what brings the table from its mark to the newest epoch; None where that can wait."""
         mark = self._mark
-        old = None if full or mark is None else self._standing(mark)
-        new = self._head if mark is None or mark.begun is None else self._standing(mark.begun)
+        old = None if full or mark is None else self.marked(mark)
+        new = self._head if mark is None or mark.begun is None else self.marked(mark.begun)
         if old is None or new is None:
-            return self._whole()
+            return self.whole()
         try:
             files = new.changes(self._relation, old.epoch)
             if sum(file.rows for file in files) > PART_ROWS:
-                return self._whole()  # which comes in parts
+                return self.whole()  # which comes in parts
             changed = contents.changes(self._runtime.engine, old, new, self._relation) if files else None
         except Terminal as error:
             if error.code not in _FORGOTTEN:
                 raise
-            return self._whole()
+            return self.whole()
         if changed is None or not changed.num_rows:
             # The mark need not follow every epoch, but must not fall out of those that are kept.
             late = new.epoch - old.epoch >= max(1, self._runtime.keep // 4)
             return self._made(new, ()) if late or new is not self._head else None
         return self._change(new, changed)
 
-    def _standing(self, mark: Mark) -> Snapshot | None:
-        """Give the state a mark stands for, if it is kept and the mark is of this very view."""
+    def marked(self, mark: Mark) -> Snapshot | None:
+        """Give the state of a mark's epoch, if it is kept and the mark is of this very view."""
         try:
             if mark.state != self._state(mark.epoch):
                 return None
@@ -178,7 +189,8 @@ class _Plan:
     ) -> Delivery:
         return Delivery(self._shape, self._mark, Mark(new.epoch, self._state(new.epoch)), rows, gone, whole)
 
-    def _whole(self) -> Delivery:
+    def whole(self) -> Delivery:
+        """Give all rows of the view."""
         return self._made(self._head, self._all_rows(), whole=True)
 
     def _all_rows(self) -> Iterator[pa.Table]:

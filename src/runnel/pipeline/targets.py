@@ -35,7 +35,7 @@ class Follower:
     def __init__(self, runtime: Runtime, wanted: config.Target, target: Target) -> None:
         """Take over an open target; nothing is connected to yet."""
         self.wanted = wanted
-        self._runtime, self._target = runtime, target
+        self._runtime, self.target = runtime, target
         self._wake, self._closed = threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
         self._told: dict[str, str] = {}
@@ -59,7 +59,7 @@ class Follower:
             if self._thread.is_alive():
                 log.warning("%s does not answer; what it lacks is delivered next time", self.wanted.label)
                 return
-        self._target.close()
+        self.target.close()
 
     def bring_up(self, *, full: bool = False, tries: int = TRIES) -> Round:
         """Bring the target up to date now; what may be gone on the next try is tried a few times."""
@@ -94,7 +94,7 @@ class Follower:
     def _once(self, *, full: bool = False) -> Round:
         """Deliver once; what concerns the target itself is told as a problem of all its views."""
         try:
-            done = deliver(self._runtime, self.wanted, self._target, full=full)
+            done = deliver(self._runtime, self.wanted, self.target, full=full)
         except RunnelError as error:
             done = self._failed(error)
         except Exception as error:  # a fault of a driver must not end the following
@@ -109,7 +109,7 @@ class Follower:
     def _failed(self, error: RunnelError) -> Round:
         """Begin with a new connection next time: a driver may take long to see that a server is back."""
         with suppress(Exception):  # what is broken already may not close either
-            self._target.close()
+            self.target.close()
         return Round(self._runtime.lake.head(), 0, dict.fromkeys(self.wanted.views, error))
 
     def _note(self, done: Round) -> None:

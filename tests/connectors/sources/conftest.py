@@ -22,6 +22,9 @@ from runnel.lake.compaction import fold
 from runnel.model.relation import WEIGHT, Kind, Relation
 from tests.connectors.sources.stores import STORES
 from tests.servers.cassandra import cassandra_node
+from tests.servers.mariadb import mariadb_server
+from tests.servers.mysql import mysql_server
+from tests.servers.postgres import postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -32,7 +35,7 @@ if TYPE_CHECKING:
     from runnel.project import Project
     from tests.connectors.sources.stores import Row, Store
 
-__all__ = ["cassandra_node"]
+__all__ = ["cassandra_node", "mariadb_server", "mysql_server", "postgres_server"]
 VIEW = "CREATE MATERIALIZED VIEW sums AS SELECT g, sum(x) AS s, count(*) AS n FROM s.t GROUP BY g;"
 
 RUN_ONCE = """

@@ -13,15 +13,18 @@ from contextlib import closing
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
+import psycopg
 import pytest
 
 from tests.connectors.cassandra.conftest import wait_for_mark
+from tests.connectors.sources.mysql_store import MysqlStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
     from tests.servers.cassandra import CassandraNode
+    from tests.servers.postgres import PostgresServer
 
 Row = dict[str, Any]
 
@@ -265,6 +268,72 @@ class CassandraStore:
         shutil.rmtree(self.node.cdc_raw / "runnel-readers", ignore_errors=True)  # they would hold the log for ever
 
 
+class PostgresStore:
+    """A database of its own on the shared server; with `whole` its log has old rows."""
+
+    TYPE, BAD = "postgres", "RUNNEL-POSTGRES-VALUE"
+
+    def __init__(self, server: PostgresServer, *, whole: bool) -> None:
+        self.url, self.unrepresentable = server.database(), "error"
+        self.identity = "FULL" if whole else "DEFAULT"
+
+    def settings(self) -> dict[str, Any]:
+        return {"url": self.url, "unrepresentable": self.unrepresentable}
+
+    def _run(self, *statements: str) -> list[Any]:
+        with psycopg.connect(self.url) as db:
+            cursors = [db.execute(statement) for statement in statements]
+            return [row for cursor in cursors if cursor.description for row in cursor.fetchall()]
+
+    def create(self) -> None:
+        self._run(
+            "CREATE TABLE t (id bigint PRIMARY KEY, g text, x int)",
+            "CREATE TABLE far (id int PRIMARY KEY, d date)",
+            f"ALTER TABLE t REPLICA IDENTITY {self.identity}",
+        )
+
+    def put(self, *rows: Row) -> None:
+        same = "ON CONFLICT (id) DO UPDATE SET g = excluded.g, x = excluded.x"
+        self._run(*(f"INSERT INTO t VALUES ({row['id']}, '{row['g']}', {row['x']}) {same}" for row in rows))
+
+    def delete(self, *ids: int) -> None:
+        self._run(f"DELETE FROM t WHERE id IN ({', '.join(map(str, ids))})")
+
+    def settle(self) -> None:
+        pass
+
+    def rows(self) -> list[Row]:
+        return [{"id": i, "g": g, "x": x} for i, g, x in self._run("SELECT id, g, x FROM t ORDER BY id")]
+
+    def damage(self) -> None:
+        self._run("INSERT INTO far VALUES (1, 'infinity')")
+
+    def mend(self) -> None:
+        self.unrepresentable = "null"
+
+    def typed(self) -> tuple[dict[str, str], Row]:
+        self._run(
+            "CREATE TABLE typed (id bigint PRIMARY KEY, b boolean, d numeric(12,2), f float8, s text, day date,"
+            " at timestamptz, l int[])",
+            "INSERT INTO typed VALUES (4611686018427387904, true, -1.50, 0.5, E'ü''\\n', '2024-02-29',"
+            " '2024-02-29 13:00:00.000001+01', '{1,NULL}')",
+        )
+        read = {"id": "bigint", "b": "boolean", "d": "decimal(12,2)", "f": "double", "s": "string", "day": "date"}
+        at = datetime.datetime(2024, 2, 29, 12, 0, 0, 1, datetime.UTC)
+        row = {"id": 2**62, "b": True, "d": Decimal("-1.50"), "f": 0.5, "s": "ü'\n", "day": datetime.date(2024, 2, 29)}
+        return read | {"at": "timestamp", "l": "array<int>"}, row | {"at": at, "l": [1, None]}
+
+    def close(self) -> None:
+        slots = (
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+        )
+        self._run(slots)  # the server has room for a few
+
+
+def _postgres(request: pytest.FixtureRequest, *, whole: bool) -> Store:
+    return PostgresStore(request.getfixturevalue("postgres_server"), whole=whole)
+
+
 def _cassandra(folder: Path, request: pytest.FixtureRequest) -> Store:
     return CassandraStore(request.getfixturevalue("cassandra_node"))
 
@@ -273,4 +342,12 @@ STORES: dict[str, tuple[Callable[[Path, pytest.FixtureRequest], Store], tuple[py
     "files": (lambda folder, _: FilesStore(folder), ()),
     "toy": (lambda folder, _: ToyStore(folder), ()),
     "cassandra": (_cassandra, (pytest.mark.cassandra,)),
+    "postgres": (lambda _, request: _postgres(request, whole=False), (pytest.mark.postgres,)),
+    "postgres-full": (lambda _, request: _postgres(request, whole=True), (pytest.mark.postgres,)),
+    "mariadb": (lambda _, request: MysqlStore(request.getfixturevalue("mariadb_server")), (pytest.mark.mariadb,)),
+    "mysql": (lambda _, request: MysqlStore(request.getfixturevalue("mysql_server")), (pytest.mark.mysql,)),
+    "mysql-trusted": (
+        lambda _, request: MysqlStore(request.getfixturevalue("mysql_server"), "trusted"),
+        (pytest.mark.mysql,),
+    ),
 }

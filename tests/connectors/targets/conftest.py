@@ -13,8 +13,10 @@ from typer.testing import CliRunner
 import runnel
 from runnel.cli import app
 from runnel.engine.duckdb import DuckDbEngine
-from tests.connectors.targets.stores import CassandraStore, PostgresStore
+from tests.connectors.targets.stores import CassandraStore, MysqlStore, PostgresStore
 from tests.servers.cassandra import cassandra_node
+from tests.servers.mariadb import mariadb_server
+from tests.servers.mysql import mysql_server
 from tests.servers.postgres import postgres_server
 
 if TYPE_CHECKING:
@@ -25,9 +27,11 @@ if TYPE_CHECKING:
     from runnel.project.status import TargetStatus
     from tests.connectors.targets.stores import Store
 
-__all__ = ["cassandra_node", "postgres_server"]
+__all__ = ["cassandra_node", "mariadb_server", "mysql_server", "postgres_server"]
+MYSQL_LIKE = [pytest.param("mariadb", marks=pytest.mark.mariadb), pytest.param("mysql", marks=pytest.mark.mysql)]
+SQL_STORES = [pytest.param("postgres", marks=pytest.mark.postgres), *MYSQL_LIKE]
 STORES = [
-    pytest.param("postgres", marks=pytest.mark.postgres),
+    *SQL_STORES,
     pytest.param("cassandra", marks=pytest.mark.cassandra),
 ]
 
@@ -75,17 +79,33 @@ def state(project: Project, view: str) -> TargetStatus:
     return next(found for found in project.status().targets if found.view == view)
 
 
-def wait_until(true: Callable[[], bool], seconds: float = 90) -> None:
+def wait_until(true: Callable[[], bool], seconds: float = 90, pause: float = 0.02) -> None:
     """Wait for a condition."""
     deadline = time.monotonic() + seconds
     while not true():
         assert time.monotonic() < deadline
-        time.sleep(0.02)
+        time.sleep(pause)
 
 
 @pytest.fixture
 def postgres_store(postgres_server: Any) -> Iterator[PostgresStore]:
     store = PostgresStore(postgres_server)
+    store.gate.open()
+    yield store
+    store.gate.shut()
+
+
+@pytest.fixture
+def mariadb_store(mariadb_server: Any) -> Iterator[MysqlStore]:
+    store = MysqlStore(mariadb_server)
+    store.gate.open()
+    yield store
+    store.gate.shut()
+
+
+@pytest.fixture
+def mysql_store(mysql_server: Any) -> Iterator[MysqlStore]:
+    store = MysqlStore(mysql_server)
     store.gate.open()
     yield store
     store.gate.shut()
@@ -103,4 +123,16 @@ def cassandra_store(cassandra_node: Any) -> Iterator[CassandraStore]:
 @pytest.fixture(params=STORES)
 def front(request: pytest.FixtureRequest, tmp_path: Path) -> Front:
     """Give an empty project with an empty store."""
+    return Front(tmp_path, request.getfixturevalue(f"{request.param}_store"))
+
+
+@pytest.fixture(params=SQL_STORES)
+def sql_front(request: pytest.FixtureRequest, tmp_path: Path) -> Front:
+    """Give an empty project with an empty SQL store."""
+    return Front(tmp_path, request.getfixturevalue(f"{request.param}_store"))
+
+
+@pytest.fixture(params=MYSQL_LIKE)
+def mysql_front(request: pytest.FixtureRequest, tmp_path: Path) -> Front:
+    """Give an empty project with an empty MariaDB or MySQL."""
     return Front(tmp_path, request.getfixturevalue(f"{request.param}_store"))

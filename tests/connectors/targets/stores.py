@@ -16,10 +16,11 @@ from psycopg.types.json import set_json_loads
 
 if TYPE_CHECKING:
     from tests.servers.cassandra import CassandraNode
+    from tests.servers.mysql import SqlServer
     from tests.servers.postgres import PostgresServer
 
 Row = dict[str, Any]
-OWN = ("_runnel_row", "_runnel_copy")
+OWN = ("_runnel_row", "_runnel_copy", "_runnel_key")
 
 
 class Store(Protocol):
@@ -131,6 +132,47 @@ class PostgresStore:
         with psycopg.connect(self.url) as connection:
             values = [mark["epoch"], mark["state"], table]
             connection.execute("UPDATE _runnel SET epoch = %s, state = %s WHERE table_name = %s", values)
+
+
+class MysqlStore:
+    """A database of MariaDB or MySQL."""
+
+    def __init__(self, server: SqlServer) -> None:
+        self.type = server.program.name.partition("-")[0]
+        self.server, self.database = server, server.database()
+        self.gate = Gate("127.0.0.1", server.port)
+
+    def settings(self) -> dict[str, Any]:
+        return {"host": "127.0.0.1", "port": self.gate.port, "user": "root", "database": self.database}
+
+    def run(self, *statements: str) -> None:
+        names_in_double_quotes = "SET SESSION sql_mode = CONCAT(@@sql_mode, ',ANSI_QUOTES')"
+        self.server.sql(names_in_double_quotes, *statements, database=self.database)
+
+    def rows(self, table: str) -> list[Row]:
+        types = dict(
+            self.server.sql(
+                "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS "
+                f"WHERE TABLE_SCHEMA = '{self.database}' AND TABLE_NAME = '{table}' ORDER BY ORDINAL_POSITION"
+            )
+        )
+        names = [name for name in types if name not in OWN]
+        # A FLOAT is shown with six digits, and as a double with all.
+        exact = ", ".join(f"`{name}`" + (" * 1e0" if types[name] == "float" else "") for name in names)
+        found = self.server.sql(f"SELECT {exact} FROM `{table}`", database=self.database)
+        return [{n: _typed(types[n], v) for n, v in zip(names, row, strict=True)} for row in found]
+
+    def mark(self, table: str) -> Row:
+        return next(row for row in self.rows("_runnel") if row["table_name"] == table)
+
+    def put_mark(self, table: str, mark: Row) -> None:
+        with self.server.connect(self.database) as connection, connection.cursor() as cursor:
+            values = [mark["epoch"], mark["state"], table]
+            cursor.execute("UPDATE _runnel SET epoch = %s, state = %s WHERE table_name = %s", values)
+
+
+def _typed(type_: str, value: Any) -> Any:
+    return bool(value) if type_ == "tinyint(1)" and value is not None else value
 
 
 class CassandraStore:

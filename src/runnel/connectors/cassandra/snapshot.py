@@ -28,7 +28,10 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.schema.tables import ColumnSchema, TableSchema
 
 FIRST, LAST = -(2**63), 2**63 - 1
-PARTITIONS_PER_RANGE = 20_000
+ROWS_PER_RANGE = 20_000
+"""Rows that are asked for, and held, at once."""
+SAMPLED_ROWS = 1_000
+"""Rows whose tokens are read to say how many a table has."""
 BYTES_PER_ROW = 100
 """About how many bytes a row takes, in tables and in the log."""
 R = TypeVar("R")
@@ -86,6 +89,9 @@ def read_table(
     """Give every row of a table, or of some of its ranges, once, range by range."""
     cql = _query(client, table, wanted)
     ranges = ranges_of(client, table) if ranges is None else list(ranges)
+    if len(ranges) == 1:  # nothing is read ahead, so nothing has to be held
+        yield from _told_once(table, wanted, client.rows(cql, [_LONG.pack(at) for at in ranges[0]]))
+        return
 
     def read(range_: tuple[int, int]) -> list[RawRow]:
         return list(client.rows(cql, [_LONG.pack(range_[0]), _LONG.pack(range_[1])]))
@@ -155,24 +161,19 @@ def _ahead(read: Callable[[tuple[int, int]], R], ranges: list[tuple[int, int]], 
                 future.cancel()
 
 
-def _estimates(client: Client, table: TableSchema) -> tuple[int, int]:
-    """Give how many partitions and bytes a table has, from what one node estimates now and then."""
-    cql = "SELECT partitions_count, mean_partition_size FROM system.size_estimates WHERE keyspace_name = ? AND table_name = ?"
-    rows = client.records(cql, [table.keyspace.encode(), table.name.encode()])
-    counts = [(row["partitions_count"] or 0, row["mean_partition_size"] or 0) for row in rows]
-    nodes = max(1, len(client.hosts()))
-    return sum(count for count, _ in counts) * nodes, sum(count * size for count, size in counts) * nodes
-
-
 def _pieces(client: Client, table: TableSchema) -> int:
     """Give into how many ranges the ring is cut."""
-    return max(client.settings.parallel, _estimates(client, table)[0] // PARTITIONS_PER_RANGE)
+    return max(client.settings.parallel, estimated_rows(client, table) // ROWS_PER_RANGE)
 
 
 def estimated_rows(client: Client, table: TableSchema) -> int:
-    """Give about how many rows a table has, as far as the server knows: 0 just after it was filled."""
-    partitions, size = _estimates(client, table)
-    return max(partitions, size // BYTES_PER_ROW)
+    """Give about how many rows a table has: exactly where there are few, else by the part of the ring that the first ones take.
+
+    What the server itself estimates is minutes old, and nothing for a table that was just filled.
+    """
+    cql = f"SELECT {_token(table)} FROM {name_of(table)} LIMIT {SAMPLED_ROWS}"
+    tokens = [_LONG.unpack(row[0] or bytes(8))[0] for row in client.rows(cql, [])]
+    return len(tokens) if len(tokens) < SAMPLED_ROWS else round(SAMPLED_ROWS * 2**64 / (tokens[-1] - FIRST + 1))
 
 
 def _token(table: TableSchema) -> str:

@@ -24,7 +24,7 @@ from runnel.connectors.cassandra.log.all_nodes import Logs
 from runnel.connectors.cassandra.log.nodes import open_files, open_live
 from runnel.connectors.cassandra.log.positions import position_of
 from runnel.connectors.cassandra.log.space import advice, log_settings, space_problems
-from runnel.connectors.cassandra.log.stretches import LogStretch, TokenRange, collect, seeded, taken
+from runnel.connectors.cassandra.log.stretches import LogStretch, TokenRanges, collect, seeded, taken
 from runnel.connectors.cassandra.log.written import WrittenLogs, open_written
 from runnel.connectors.cassandra.settings import read_settings
 from runnel.connectors.cassandra.snapshot import BYTES_PER_ROW, estimated_rows, ranges_of
@@ -45,6 +45,10 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.schema.tables import TableSchema
     from runnel.connectors.cassandra.settings import Settings
 
+RANGES_PER_TASK = 5
+"""Ranges of a table that one task reads: to connect to the server takes as long as to read some thousand rows."""
+LEAST_TASKS = 16
+"""Tasks that a table is read by before one of them reads several ranges."""
 SPACE_SECONDS = 30.0
 """How often the space of the logs is looked at."""
 
@@ -93,9 +97,7 @@ class CassandraSource:
     def _described(self) -> list[TableSchema]:
         if self._client is not None:
             return self._client.chosen_tables()
-        # Log files may define their tables anywhere, so they are gone through once.
-        for _ in self._logs.mutations(Cycle(None, self._logs.position(), self._folder)):
-            pass
+        self._logs.learn()  # log files may define their tables anywhere
         found = {table.name: table for node in self._logs.nodes for table in node.reader.catalog.tables()}
         return [
             table
@@ -175,7 +177,7 @@ class CassandraSource:
             return True
         known, upto = self._quiet
         begin = upto if known == start else start
-        if next(self._logs.mutations(Cycle(begin, end, self._folder)), None) is not None:
+        if self._logs.has_any(Cycle(begin, end, self._folder)):
             return True
         self._quiet = (start, end)
         return False
@@ -222,10 +224,12 @@ class CassandraSource:
 
     def _token_ranges(self, client: Client, table: TableSchema, now: int, first: int) -> list[Partition]:
         ranges = ranges_of(client, table)
-        rows = max(1, estimated_rows(client, table) // len(ranges))
+        each = min(RANGES_PER_TASK, -(-len(ranges) // LEAST_TASKS))
+        rows = max(1, estimated_rows(client, table) // len(ranges)) * each
+        pieces = [ranges[at : at + each] for at in range(0, len(ranges), each)]
         return [
-            Partition("", rows, TokenRange(self.settings, table, tokens, now, first + at))
-            for at, tokens in enumerate(ranges)
+            Partition("", rows, TokenRanges(self.settings, table, tuple(piece), now, first + at))
+            for at, piece in enumerate(pieces)
         ]
 
     def reconciliations(self, start: Offset, end: Offset) -> tuple[Reconciliation, ...]:

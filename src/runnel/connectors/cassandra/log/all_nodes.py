@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from runnel.connectors.cassandra.cells import COLUMN_DROP, RANGE_DELETE
@@ -77,6 +78,16 @@ class Logs:
         found = [mutation for node in self.nodes for mutation in self._of(node, cycle, left_out)]
         yield from sorted(found, key=lambda mutation: max(change[7] for change in mutation.changes))
 
+    def has_any(self, cycle: Cycle) -> bool:
+        """Say whether a window has a mutation at all, which one of any log shows."""
+        return any(next(self._of(node, cycle, COLUMN_DROP), None) is not None for node in self.nodes)
+
+    def learn(self) -> None:
+        """Take in the definitions that the logs have."""
+        for node in self.nodes:
+            with self._passable(node):
+                node.folder.learn(node.reader)
+
     def _of(self, node: NodeLog, cycle: Cycle, left_out: int | None) -> Iterator[Mutation]:
         begin = cycle.after or {}
         since = -(2**63) if "hosts" in begin or not begin else int(begin["time"])
@@ -91,9 +102,15 @@ class Logs:
 
     def _read(self, node: NodeLog, start: LogPosition, end: LogPosition) -> Iterator[Mutation]:
         """Give the mutations of one log but those that somebody decided to go past."""
+        with self._passable(node):
+            yield from node.folder.read(node.reader, start, end)
+
+    @contextmanager
+    def _passable(self, node: NodeLog) -> Iterator[None]:
+        """Go past what somebody decided to go past in a node's log, and say of an error how to go past it."""
         node.reader.skipped = self.skipped(node)
         try:
-            yield from node.folder.read(node.reader, start, end)
+            yield
         except LogError as error:
             raise with_way_past(error, node.host, self._settings.name) from error
 

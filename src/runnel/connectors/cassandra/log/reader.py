@@ -10,6 +10,7 @@ from runnel.connectors.cassandra.log.errors import BadBody, LogError, UnknownTab
 from runnel.connectors.cassandra.log.mutation import Decoder
 from runnel.connectors.cassandra.log.records import OVERHEAD, records
 from runnel.connectors.cassandra.log.segment import LARGEST_SECTION, Reached, Segment
+from runnel.connectors.cassandra.schema.system_tables import SCHEMA_TABLES
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
@@ -18,6 +19,10 @@ if TYPE_CHECKING:
 
     from runnel.connectors.cassandra.log.catalog import Catalog
     from runnel.connectors.cassandra.log.encryption import Keys
+
+
+DEFINING = tuple(id_.bytes for id_ in SCHEMA_TABLES.values())
+"""The ids of the server's tables of definitions, as they are in mutations of them."""
 
 
 class LogReader:
@@ -41,19 +46,32 @@ class LogReader:
         self.skipped: frozenset[tuple[int, int]] = frozenset()
         """Mutations to go past unread, by segment and the position after them."""
 
+    def learn(self, path: Path, until: int | None = None) -> None:
+        """Take in the definitions that a segment has up to a position. Nothing else of it is decoded: that takes a hundredth of the time."""
+        for _ in self._read(path, 0, until, DEFINING):
+            pass
+
     def read(self, path: Path, after: int = 0, until: int | None = None) -> Iterator[Mutation]:
         """Give the mutations of a segment that end after a position and not after another.
 
         Mutations without a change of a wanted table are left out. What is damaged raises a `LogError` in its turn; what was
         given out before it is right and complete.
         """
+        return self._read(path, after, until, ())
+
+    def _read(self, path: Path, after: int, until: int | None, naming: tuple[bytes, ...]) -> Iterator[Mutation]:
+        """Give mutations; where ids are given, only those in which one of them occurs."""
         with Segment(path, self._keys, self._largest, self._reached) as segment:
             header = segment.header
             decode = self._decoder(header.version).decode
             for section in segment.sections(after, until):
+                if naming and not _names(section.data, naming):
+                    continue
                 for position, body in records(section, path, after):
                     if until is not None and position > until:
                         return
+                    if naming and not _names(body, naming):
+                        continue
                     if self.skipped and (header.id, position) in self.skipped:
                         continue
                     try:
@@ -88,3 +106,7 @@ class LogReader:
             offset,
             hint="read the definitions from the server again, or give them as schema = 'x.cql'",
         )
+
+
+def _names(data: bytes, ids: tuple[bytes, ...]) -> bool:
+    return any(id_ in data for id_ in ids)

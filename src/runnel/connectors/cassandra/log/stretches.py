@@ -96,19 +96,19 @@ def taken(keyspace: str, found: Mapping[str, ChangedCells], least: int) -> Itera
 
 
 @dataclass(frozen=True)
-class TokenRange:
-    """A range of a table's tokens, read from the server as the changes that make its rows at a second."""
+class TokenRanges:
+    """Ranges of a table's tokens, read from the server as the changes that make its rows at a second."""
 
     settings: Settings
     table: TableSchema
-    tokens: tuple[int, int]
+    ranges: tuple[tuple[int, int], ...]
     now: int
     number: int
 
     def __call__(self) -> Iterator[ChangeSet]:
-        """Give the cells of the range."""
+        """Give the cells of the ranges."""
         with Client(self.settings) as client:
-            yield from seeded(client, self.table, self.now, [self.tokens], self.number)
+            yield from seeded(client, self.table, self.now, self.ranges, self.number)
 
 
 def seeded(

@@ -204,6 +204,11 @@ class LogFolder:
         for stretch in self.between(start, end):
             yield from read_stretch(reader, stretch)
 
+    def learn(self, reader: LogReader) -> None:
+        """Have a reader take in the definitions of all that can be read now."""
+        for stretch in self.between(START):
+            reader.learn(stretch.path, stretch.until)
+
     def between(self, start: Position, end: Position | None = None) -> Iterator[Stretch]:
         """Give the stretches of segments in (start, end]."""
         for found in self.readable(start) if end is None else self._up_to(start, end):
