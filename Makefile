@@ -14,7 +14,7 @@ ARGS ?=
 CASSANDRA ?= --hosts 127.0.0.1 --port 9042
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random test-functions random test-cassandra load-cassandra soak chaos flips fuzz fuzz-binlog cassandra mariadb mysql lint format bench bench-all bench-docs docs clean
+.PHONY: help demo test test-fast test-random test-functions random test-cassandra load-cassandra cluster soak chaos flips fuzz fuzz-binlog cassandra mariadb mysql postgres lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -48,6 +48,12 @@ load-cassandra: SECONDS = 600
 load-cassandra: $(STAMP) ## three views under load on a real Cassandra, killed and restarted: equal to recompute, lag printed (SECONDS=600)
 	@$(BIN)/python -m tests.connectors.cassandra.load --seconds $(SECONDS)
 
+# The pipeline on a Spark cluster, one check each; ARGS="--gigabytes 0.5 --ways two", ARGS="--rows 1000000".
+CLUSTER := backlog snapshot feed takeover state
+cluster: $(addprefix cluster-,$(CLUSTER)) ## Spark cluster of two workers: large logs, tables and feeds, a take-over, the size of a state (hours)
+cluster-%: $(STAMP)
+	@$(BIN)/python -m tests.cluster $* $(ARGS)
+
 soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch time stay bounded
 	@$(BIN)/python -m tests.soak --engine duckdb --epochs 10000
 	@$(BIN)/python -m tests.soak --engine spark --epochs 2000
@@ -72,6 +78,9 @@ mariadb: $(STAMP) ## run a throw-away MariaDB by hand until Ctrl-C (ARGS="-- --b
 
 mysql: $(STAMP) ## run a throw-away MySQL 8.0 by hand until Ctrl-C (ARGS="-- --binlog-transaction-compression=ON")
 	@$(BIN)/python -m tests.servers.mysql $(ARGS)
+
+postgres: $(STAMP) ## run a throw-away PostgreSQL by hand until Ctrl-C (ARGS="max_slot_wal_keep_size=1GB")
+	@$(BIN)/python -m tests.servers.postgres $(ARGS)
 
 lint: $(STAMP) ## ruff, its formatter, mypy --strict and the import contracts
 	@$(BIN)/ruff check .

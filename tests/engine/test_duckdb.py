@@ -15,6 +15,7 @@ import pytest
 from runnel.engine.base import Derived, Files, Rows, Written
 from runnel.engine.dialect import to_duckdb
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.engine.functions import UserFunction
 from runnel.errors import Terminal
 from runnel.model import types
 from runnel.model.relation import Column
@@ -132,6 +133,24 @@ def test_spark_sql_means_the_same_here(engine: DuckDbEngine, sql: str, rows: lis
 
 def test_casts_inside_casts_are_all_strict() -> None:
     assert "TRY_CAST" not in to_duckdb("SELECT CAST(CAST(a AS INT) + CAST('1' AS INT) AS BIGINT) AS b FROM `t`")
+
+
+def test_a_fault_of_duckdb_itself_does_not_end_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After an internal error DuckDB refuses whatever it is asked next, and the user's functions must be there again, too."""
+    engine = DuckDbEngine(threads=1)
+    engine.register(UserFunction("twice", lambda v: 2 * v, types.BIGINT, (types.BIGINT,), pandas=False, fingerprint=""))
+    columns = tuple(Column(name, types.parse(kind)) for name, kind in (("a", "int"), ("d", "decimal(12,2)")))
+    table = pa.table({"a": pa.array([1], pa.int32()), "d": pa.array([Decimal("3.64")], pa.decimal128(12, 2))})
+    sql = "SELECT 1 AS c FROM t l WHERE NOT EXISTS (SELECT * FROM t r WHERE r.a <=> l.a AND r.d >= 1.50) AND l.a <> 2"
+    real = engine._run
+    monkeypatch.setattr(engine, "_run", lambda *given, copied: real(*given, copied=False))
+    with pytest.raises(Terminal, match="INTERNAL Error"):
+        engine.rows(sql, {"t": Rows(table, columns)})
+    monkeypatch.undo()
+    assert engine.rows("SELECT twice(CAST(a AS BIGINT)) AS c FROM t", {"t": Rows(table, columns)}).to_pydict() == {
+        "c": [2]
+    }
+    assert engine.rows(sql, {"t": Rows(table, columns)}).num_rows == 0, "its own tables have no such fault"
 
 
 def test_threads_do_not_see_each_others_inputs(engine: DuckDbEngine) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark import TaskContext
 
 from runnel.engine import keyed
 from runnel.engine.base import Files, Rows
@@ -15,6 +16,7 @@ from runnel.engine.counts import counting
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.inputs import signed
 from runnel.engine.keyed import Keyed
+from runnel.engine.spark import SparkEngine
 from runnel.errors import Place, Terminal
 from runnel.lake.compaction import fold
 from runnel.model import types
@@ -25,7 +27,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel.engine.base import Engine, Input
-    from runnel.engine.spark import SparkEngine
 
 INT, TEXT = types.parse("int"), types.parse("string")
 COLUMNS = (Column("hash", INT), Column("k", TEXT), Column("n", types.BIGINT))
@@ -115,3 +116,21 @@ def test_an_error_in_a_task_comes_back_as_what_it_was(spark_engine: SparkEngine,
     with pytest.raises(Terminal) as failed:
         by_engine(spark_engine, tmp_path, table([("k1", 13, 1)]).drop_columns([WEIGHT]))
     assert str(failed.value) == "RUNNEL-TEST: k1 is unlucky (here:7); mend it"
+
+
+def where(stored: pa.Table, changed: pa.Table) -> Mapping[str, pa.Table]:
+    """Give the number of the task that a range of keys is in."""
+    context = TaskContext.get()
+    assert context is not None
+    return {"totals": table([("task", context.partitionId(), 1)])}
+
+
+@pytest.mark.spark
+def test_two_ranges_of_keys_are_the_work_of_two_tasks(spark_engine: SparkEngine, tmp_path: Path) -> None:
+    engine = SparkEngine(spark_engine.session, conf={"spark.sql.shuffle.partitions": "2"})
+    work = Keyed(where, "hash", STORED, COLUMNS, {"totals": (TOTALS, str(tmp_path / "totals"))})
+    inputs: dict[str, Input] = {"changed": Rows(CHANGED, COLUMNS)}
+    empty = f"SELECT *, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM `changed` WHERE false"
+    written = engine.keyed(work, empty, "SELECT * FROM `changed`", inputs)["totals"]
+    found = pa.concat_tables([pq.read_table(path) for path in written.paths]).to_pylist()
+    assert len({row["n"] for row in found}) == len(found) == 2

@@ -135,8 +135,10 @@ class Engine(Protocol):
         """Stop this thread's queries after so many seconds; the block then ends with `TooSlow`."""
         ...
 
-    def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
-        """Run a step of a delta program in the driver, if that is the place for it and for its result; else None."""
+    def in_driver(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table | None:
+        """Run a query in the driver, if that is the place for it and for its result; else None. `closed` as in `change`."""
         ...
 
     def write(

@@ -93,20 +93,26 @@ class DuckDbEngine:
     def __init__(self, memory_limit: str | None = None, threads: int | None = None) -> None:
         """Start an in-memory database."""
         _return_large_buffers()
-        self._connection = duckdb.connect()
         self.functions: dict[str, UserFunction] = {}
         self.meaning: dict[str, str] = {}
         self.counted = Counted()
         self._analyses = Analyses()
-        self._connection.execute("SET GLOBAL TimeZone = 'UTC'")
-        self._connection.execute("SET temp_directory = ''")
-        for macro in MACROS:
-            self._connection.execute(macro)
         self._lock = threading.Lock()
-        if memory_limit is not None:
-            self._connection.execute(f"SET memory_limit = '{memory_limit}'")
-        if threads is not None:
-            self._connection.execute(f"SET threads = {threads}")
+        self._set = {"memory_limit": memory_limit, "threads": threads}
+        self._connection = self._opened()
+
+    def _opened(self) -> duckdb.DuckDBPyConnection:
+        database = duckdb.connect()
+        database.execute("SET GLOBAL TimeZone = 'UTC'")
+        database.execute("SET temp_directory = ''")
+        for macro in MACROS:
+            database.execute(macro)
+        for name, value in self._set.items():
+            if value is not None:
+                database.execute(f"SET {name} = '{value}'")
+        for function in self.functions.values():
+            _create(database, function)
+        return database
 
     def lost(self) -> None:
         """Give nothing: it lives in this process and cannot end alone."""
@@ -122,16 +128,10 @@ class DuckDbEngine:
                 f"DuckDB must know the types of the arguments of {function.name}()",
                 hint='say arguments="a INT, b STRING", or annotate the function',
             )
-        parameters = [type_name(type_) for type_ in function.arguments]
-        kind: dict[str, Any] = {"type": "arrow"} if function.pandas else {}
-        call = _of_columns(function) if function.pandas else function.call
         with self._lock:
-            database: Any = self._connection
             if function.name in self.functions:
-                database.remove_function(function.name)
-            database.create_function(
-                function.name, call, parameters, type_name(function.returns), null_handling="special", **kind
-            )
+                self._connection.remove_function(function.name)
+            _create(self._connection, function)
             self.functions[function.name] = function
         self._analyses.forget()
 
@@ -146,7 +146,7 @@ class DuckDbEngine:
                 _register_empty(cursor, name, columns)
             return _describe(cursor, to_duckdb(sql))
         except duckdb.Error as error:
-            raise _wrong(error) from error
+            raise self._wrong(error) from error
         finally:
             cursor.close()
 
@@ -160,14 +160,15 @@ class DuckDbEngine:
         """Run a query and bring its result to the driver; raise `TooLarge` beyond a bound."""
         try:
             return self._run(sql, inputs, columns, bound, copied=False)
-        except duckdb.NotImplementedException:
-            # DuckDB plans comparisons into scans of Arrow data that such scans cannot do; its own tables can.
+        except (duckdb.NotImplementedException, duckdb.InternalException):
+            # DuckDB plans comparisons into scans of Arrow data that such scans cannot do, or get wrong; its own tables can.
+            self._renewed()
             try:
                 return self._run(sql, inputs, columns, bound, copied=True)
             except duckdb.Error as error:
-                raise _wrong(error, inputs) from error
+                raise self._wrong(error, inputs) from error
         except duckdb.Error as error:
-            raise _wrong(error, inputs) from error
+            raise self._wrong(error, inputs) from error
         except RuntimeError as error:
             # Ctrl-C during a query: DuckDB takes the interrupt and raises this in its place.
             if "interrupted" in str(error):
@@ -186,9 +187,11 @@ class DuckDbEngine:
         del closed
         return self.rows(sql, inputs, columns)
 
-    def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
-        """Leave it to `write`: here everything runs in the driver."""
-        del sql, inputs, columns
+    def in_driver(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table | None:
+        """Leave it to `write` and `rows`: here everything runs in the driver."""
+        del sql, inputs, columns, closed
         return None
 
     def _run(
@@ -273,6 +276,28 @@ class DuckDbEngine:
     def _cursor(self) -> duckdb.DuckDBPyConnection:
         with self._lock:
             return self._connection.cursor()
+
+    def _wrong(self, error: duckdb.Error, inputs: Mapping[str, Input] | None = None) -> Terminal:
+        if isinstance(error, (duckdb.InternalException, duckdb.FatalException)):
+            self._renewed()
+        return _wrong(error, inputs)
+
+    def _renewed(self) -> None:
+        """Begin a new database where this one answers nothing more, as it does after a fault of its own."""
+        with self._lock:
+            try:
+                self._connection.execute("SELECT 1")
+            except duckdb.Error:
+                self._connection = self._opened()
+
+
+def _create(database: Any, function: UserFunction) -> None:
+    """Let a database call a user's function, whose arguments are known."""
+    parameters = [type_name(type_) for type_ in function.arguments or ()]
+    kind: dict[str, Any] = {"type": "arrow"} if function.pandas else {}
+    call = _of_columns(function) if function.pandas else function.call
+    returns = type_name(function.returns)
+    database.create_function(function.name, call, parameters, returns, null_handling="special", **kind)
 
 
 def _of_columns(function: UserFunction) -> Callable[..., pa.Array]:

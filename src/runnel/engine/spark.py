@@ -66,8 +66,6 @@ if TYPE_CHECKING:
 SESSION = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    "spark.driver.bindAddress": "127.0.0.1",
-    "spark.driver.host": "127.0.0.1",
     "spark.driver.memory": "4g",
     "spark.driver.maxResultSize": "1g",
     "spark.sql.warehouse.dir": str(Path(tempfile.gettempdir()) / "runnel-warehouse"),
@@ -79,6 +77,9 @@ SESSION = {
     "spark.sql.ui.retainedExecutions": "20",
     "spark.sql.sources.parallelPartitionDiscovery.threshold": "100000",
 }
+LOOPBACK = {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
+"""Where a driver listens that has its executors inside; those of a cluster reach it from other machines."""
+SHUFFLES = "spark.sql.shuffle.partitions"
 ROUNDING = "spark.sql.decimalOperations.allowPrecisionLoss"
 """Says how many digits quotients have; the driver knows one way of it."""
 TUNING = {
@@ -106,6 +107,8 @@ WRITING = {
     "parquet.page.write-checksum.enabled": "true",
     "parquet.block.row.count.limit": str(ROW_GROUP),
 }
+SPREAD = 4
+"""Parts of a shuffle for each range of keys: Spark hashes the ranges' numbers, and of two ranges in two parts both may be in one."""
 STOP_AGAIN = 0.2
 """Seconds after which what was stopped is stopped again."""
 FILE_ROWS = 5_000_000
@@ -218,7 +221,7 @@ class SparkEngine:
             os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # Spark's Python workers must find runnel too
             builder = builder.master(self._master)
             quiet = f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties').as_uri()}"
-            for key, value in {**SESSION, "spark.driver.extraJavaOptions": quiet}.items():
+            for key, value in {**session_settings(self._master), "spark.driver.extraJavaOptions": quiet}.items():
                 builder = builder.config(key, value)
         for key, value in {**TUNING, **self._conf}.items():
             builder = builder.config(key, value)
@@ -229,8 +232,7 @@ class SparkEngine:
                 launch({str(k): str(v) for k, v in builder._options.items()}, self._secret)
             spark: SparkSession = builder.getOrCreate()
             self._settle(spark)
-            if not self._remote and "spark.sql.shuffle.partitions" not in self._conf:
-                spark.conf.set("spark.sql.shuffle.partitions", str(max(2, spark.sparkContext.defaultParallelism)))
+            self._follow_cores(spark)
         except Exception as error:
             raise Unreachable(
                 "RUNNEL-SPARK-UNREACHABLE",
@@ -354,9 +356,11 @@ class SparkEngine:
             with suppress(Exception):
                 remove(tag)
 
-    def in_driver(self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column]) -> pa.Table | None:
-        """Run a step of a delta program in the driver, if that is the place for it and for its result; else None."""
-        small = self.driver.small(sql, inputs)
+    def in_driver(
+        self, sql: str, inputs: Mapping[str, Input], columns: Sequence[Column], *, closed: bool = False
+    ) -> pa.Table | None:
+        """Run a query in the driver, if that is the place for it and for its result; else None."""
+        small = self.driver.small(sql, inputs, closed=closed)
         try:
             return self.driver.rows(small, columns) if small is not None else None
         except TooLarge:
@@ -418,14 +422,14 @@ class SparkEngine:
 
     def keyed(self, work: Keyed, stored: str, changed: str, inputs: Mapping[str, Input]) -> dict[str, Written]:
         """Call the function in tasks, each over a range of hashes; the tasks write what it gives."""
-        number = bucket_sql(quote(work.by), buckets_of(_rows_read(inputs), self._parallelism()))
         with self._translated_errors(), self._counting("keyed", inputs):
-            sides = [
-                self._frame(f"SELECT *, {number} AS {quote(BUCKET)} FROM (\n{sql}\n) AS side", inputs).groupBy(
-                    quote(BUCKET)
-                )
+            buckets = buckets_of(_rows_read(inputs), self._parallelism())
+            number = bucket_sql(quote(work.by), buckets)
+            frames = [
+                self._frame(f"SELECT *, {number} AS {quote(BUCKET)} FROM (\n{sql}\n) AS side", inputs)
                 for sql in (stored, changed)
             ]
+            sides = [frame.repartition(SPREAD * buckets, quote(BUCKET)).groupBy(quote(BUCKET)) for frame in frames]
             found = sides[0].cogroup(sides[1]).applyInArrow(task(work), WRITTEN).collect()
         made = {name: [(row["path"], row["rows"]) for row in found if row["output"] == name] for name in work.outputs}
         return {
@@ -487,6 +491,8 @@ class SparkEngine:
     def _registry(self, *, quick: bool) -> Registry:
         """Give the session for the size of the work: for a few rows, generating code costs more than it saves."""
         main = self.session
+        if not quick:
+            self._follow_cores(main)
         with self._lock:
             if not self._registries:
                 self._registries = {False: Registry(main), True: Registry(self._quick(main))}
@@ -496,7 +502,13 @@ class SparkEngine:
             return self._registries[quick]
 
     def _parallelism(self) -> int:
-        return int(str(self.session.conf.get("spark.sql.shuffle.partitions", "2")))
+        self._follow_cores(self.session)
+        return int(str(self.session.conf.get(SHUFFLES, "2")))
+
+    def _follow_cores(self, session: SparkSession) -> None:
+        """Cut shuffles of a session that is ours into as many parts as there are cores now: executors come and go."""
+        if self._given is None and not self._remote and SHUFFLES not in self._conf:
+            session.conf.set(SHUFFLES, str(max(2, session.sparkContext.defaultParallelism)))
 
     def _quick(self, main: SparkSession) -> SparkSession:
         own = self._isolated(main)
@@ -527,6 +539,11 @@ def _left() -> bool:
     with _using_lock:
         _using -= 1
         return _using == 0
+
+
+def session_settings(master: str) -> dict[str, str]:
+    """Give what a session is started with; where executors run elsewhere, the driver listens where they reach it."""
+    return SESSION | (LOOPBACK if master.startswith("local") else {})
 
 
 def _register(session: SparkSession, function: UserFunction) -> None:

@@ -12,8 +12,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from runnel.connectors.base import OP
+from runnel.connectors.base import OP, UPDATE
 from runnel.connectors.guarded import translate_errors
 from runnel.engine.base import Files
 from runnel.engine.inputs import Inputs, Pending
@@ -157,6 +158,12 @@ def _typed(relation: Relation, changes: ChangeSet) -> pa.Table:
     if signed:
         check_weights(relation, rows.column(WEIGHT))
     size = given.num_rows
+    if not signed and pc.any(pc.equal(given.column(OP), UPDATE)).as_py():
+        raise Terminal(
+            "RUNNEL-SOURCE-FAULT",
+            f"{relation.name}: a partition has an update of some columns, which only the driver can complete",
+            hint="report it: the source must not cut such a range",
+        )
     arrays = [
         rows.column(c.name) if c.name in rows.column_names else pa.nulls(size, types.to_arrow(c.type))
         for c in relation.columns

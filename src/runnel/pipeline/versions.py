@@ -11,21 +11,19 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from runnel.connectors.base import AT, BEFORE, CHANGE, DELETE, SEQUENCE
-from runnel.lake.compaction import fold
 from runnel.lake.entries import Commit
 from runnel.model import types
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
-from runnel.pipeline.rows_in import to_table
-from runnel.pipeline.signed_rows import negated
+from runnel.pipeline.signed_rows import version_rows
 from runnel.pipeline.step import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
     from runnel.connectors.base import TableInfo
+    from runnel.lake.entries import DataFile
     from runnel.lake.lake import Lake
     from runnel.lake.snapshot import Snapshot
     from runnel.pipeline.runtime import Runtime
@@ -56,25 +54,19 @@ def keep_versions(runtime: Runtime, name: str, table: TableInfo) -> None:
         in_turn(runtime, attempt)
 
 
-def signed_versions(lake: Lake, head: Snapshot, name: str, told: Sequence[pa.Table]) -> pa.Table | None:
-    """Give the change that puts these versions in place of those of an earlier epoch; None where none are kept."""
-    relation = head.relations.get(name + SUFFIX)
-    if relation is None:
-        return None
-    new = pa.concat_tables([to_table(relation, part) for part in told])
-    new = new.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), new.num_rows))
-    old = negated(versions_in_force(lake, head, relation))
-    return pa.concat_tables([old.select(new.column_names).cast(new.schema), new])
+def new_versions(relation: Relation, told: Sequence[pa.Table]) -> pa.Table:
+    """Give versions as signed rows that come."""
+    return pa.concat_tables([version_rows(relation, part) for part in told])
 
 
-def versions_in_force(lake: Lake, head: Snapshot, relation: Relation) -> pa.Table:
-    """Give the versions of the last epoch that had any: those that its change has added, if its files are still as it wrote them."""
-    files = head.files(relation)
+def files_in_force(head: Snapshot, relation: Relation) -> tuple[list[DataFile], bool]:
+    """Give the files that hold the versions of the last epoch that had any.
+
+    They are those of its change, if these are still as it wrote them: then what it has added is in force (True), else the net of all files.
+    """
+    files = list(head.files(relation))
     last = [file for file in files if file.begin == max(one.begin for one in files)]
-    if not last or not all(file.change for file in last):
-        return fold(relation, lake.read(relation, files))
-    rows = lake.read(relation, last)
-    return rows.filter(pc.greater(rows[WEIGHT], 0))
+    return (last, True) if last and all(file.change for file in last) else (files, False)
 
 
 def versions(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import time
+from contextlib import suppress
 from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.cells import Mutation
 
 HOST = "host"
+READS = 5
 States = dict[tuple[Any, bytes], PartitionState]
 
 
@@ -57,7 +59,7 @@ def selected_rows(session: Any, table: TableSchema) -> tuple[list[str], int]:
     """Give what `SELECT *` gives, in the same form, and the second it was asked in."""
     while True:
         before = int(time.time())
-        found = list(session.execute(f"SELECT * FROM {table.keyspace}.{quoted(table.name)}"))
+        found = _read(session, f"SELECT * FROM {table.keyspace}.{quoted(table.name)}")
         if int(time.time()) == before:
             break
     names = [column.name for column in table.columns]
@@ -71,6 +73,16 @@ def selected_rows(session: Any, table: TableSchema) -> tuple[list[str], int]:
             if isinstance(row[name], Decimal):
                 row[name] = row[name].normalize(Context(prec=100))
     return sorted(shown(row) for row in rows_), before
+
+
+def _read(session: Any, query: str) -> list[Any]:
+    """Read rows; a busy node may give up a read on its own, which says nothing about its rows."""
+    from cassandra import ReadFailure, ReadTimeout
+
+    for _ in range(READS - 1):
+        with suppress(ReadFailure, ReadTimeout):
+            return list(session.execute(query))
+    return list(session.execute(query))
 
 
 def normal(type_: CqlType, value: Any) -> Any:

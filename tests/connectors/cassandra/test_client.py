@@ -8,11 +8,12 @@ import time
 from typing import TYPE_CHECKING
 
 import pytest
+from cassandra.concurrent import execute_concurrent_with_args
 
 from runnel.config import Secret
 from runnel.connectors.cassandra.client import Client
 from runnel.connectors.cassandra.settings import Settings
-from runnel.connectors.cassandra.snapshot import Wanted, read_arrow, read_table, token_ranges
+from runnel.connectors.cassandra.snapshot import Wanted, estimated_rows, read_arrow, read_table, token_ranges
 from runnel.errors import Unreachable, UsageError
 from tests.servers.cassandra import NodeOptions, cassandra, free_port
 
@@ -128,3 +129,15 @@ def test_every_row_is_read_once_whatever_the_pages(shop: Shop) -> None:
         assert sorted(row["id"] for row in found) == list(range(300))
         assert all(row["l"] == [row["v"]] for row in found)
         assert len(list(read_table(client, table, Wanted(table.regular, ttls=True)))) == 300
+
+
+@pytest.mark.parametrize("rows", [0, 10, 4_000])
+def test_how_many_rows_a_table_has_is_known_as_soon_as_it_is_filled(shop: Shop, rows: int) -> None:
+    shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY)")
+    execute_concurrent_with_args(
+        shop.session(), f"INSERT INTO {shop.keyspace}.t (k) VALUES (%s)", [(k,) for k in range(rows)]
+    )
+    settings = Settings("shop", shop.keyspace, (shop.node.host,), shop.node.port)
+    with Client(settings) as client:
+        found = estimated_rows(client, client.tables()["t"])
+    assert found == rows if rows < 1_000 else rows / 1.5 < found < rows * 1.5

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 import time
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,15 +15,23 @@ import runnel
 from runnel import config
 from runnel.cli import app
 from runnel.connectors.cassandra import open_source
+from runnel.connectors.cassandra.log.mutation import Decoder
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import RunnelError
-from runnel.pipeline.versions import time_text
+from runnel.lake.lake import Lake
+from runnel.pipeline.versions import is_versions, time_text
+from tests.connectors.cassandra.by_tasks import ByTasks
 from tests.connectors.cassandra.encoder import Cell, Row, Updated
 from tests.connectors.cassandra.offline import COLUMNS, Archive, number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from pathlib import Path
+
+    import pyarrow as pa
+
+    from runnel.lake.entries import DataFile
+    from runnel.model.relation import Relation
 
 NOW = int(time.time())
 
@@ -262,3 +271,64 @@ def test_what_came_and_expired_within_an_epoch_is_in_the_history(log: Archive) -
     log.row(1, 1, base, insert=True, v=1, ttl=10, now=NOW - 1000)
     assert followed(log, "c") == []
     assert history(log) == [(at(0), "insert", None, 1), (at(10), "delete", 1, None)]
+
+
+def test_the_versions_of_large_epochs_are_replaced_without_the_driver(
+    log: Archive, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read, read_files = list[str](), Lake.read
+
+    def noted(lake: Lake, relation: Relation, files: Sequence[DataFile], *others: Any, **named: Any) -> pa.Table:
+        read.extend([relation.name] if files else [])
+        return read_files(lake, relation, files, *others, **named)
+
+    expected = []
+    for n in range(3):
+        log.row(1, 1, 2 * n, v=n)
+        log.row(1, 1, 2 * n + 1, v=-n)
+        with runnel.open(log.folder, engine=ByTasks()) as project:
+            monkeypatch.setattr(Lake, "read", noted)
+            project.run(once=True)
+            monkeypatch.undo()
+        expected += [n, -n] if n else [0]
+    assert [new for _, _, _, new in history(log)] == expected
+    assert not any(is_versions(name) for name in read)
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """Give the bodies of mutations that are decoded from now on."""
+    found, decode = list[bytes](), Decoder.decode
+
+    def noted(decoder: Decoder, data: bytes) -> list[Any]:
+        found.append(data)
+        return decode(decoder, data)
+
+    monkeypatch.setattr(Decoder, "decode", noted)
+    return found
+
+
+def test_copied_logs_are_opened_without_decoding_more_than_their_definitions(
+    log: Archive, decoded: list[bytes]
+) -> None:
+    log.define("k int, c int, v int, w int, PRIMARY KEY (k, c)")
+    log.insert_many((n, 1, 1) for n in range(100))
+    with closing(open_source(config.load(log.folder).sources[0], log.folder)) as source:
+        assert [table.name for table in source.tables()] == ["t"]
+        assert decoded == []
+        source.latest_offset({}, 1_000)
+        assert len(decoded) <= 1
+
+
+def test_whether_several_logs_have_news_is_known_without_reading_all_of_them(
+    log: Archive, decoded: list[bytes]
+) -> None:
+    log.define("k int, c int, v int, w int, PRIMARY KEY (k, c)")
+    log.insert_many((n, 1, 1) for n in range(100))
+    shutil.copytree(log.folder / "logs", log.folder / "others")
+    text = (log.folder / "runnel.toml").read_text().replace('logs = "logs/*"', 'logs = ["logs/*", "others/*"]')
+    (log.folder / "runnel.toml").write_text(text)
+    with closing(open_source(config.load(log.folder).sources[0], log.folder)) as source:
+        begin: dict[str, Any] = {"hosts": {}, "time": 0, "tables": {}}
+        assert source.latest_offset(begin, 1_000) != begin
+        assert len(decoded) <= 2
