@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from typing import TYPE_CHECKING
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 
@@ -54,6 +55,26 @@ def test_a_server_that_is_away_is_transient(tmp_path: Path) -> None:
     with pytest.raises(Transient, match="RUNNEL-CATALOG-UNREACHABLE") as caught:
         Lake.open("postgresql://me:secret@127.0.0.1:1/db", str(tmp_path))
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        psycopg.DatabaseError("lost synchronization with server: got message type T"),
+        psycopg.errors.ProtocolViolation("unexpected message"),
+        psycopg.errors.AdminShutdown("terminating connection"),
+        psycopg.errors.TooManyConnections("sorry, too many clients already"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_a_connection_that_broke_is_transient_however_the_driver_says_it(error: psycopg.Error) -> None:
+    seen = catalog._as_runnel_error(sa.exc.DatabaseError("SELECT 1", {}, error), "here")
+    assert (type(seen).__name__, seen.code) == ("Unreachable", "RUNNEL-CATALOG-UNREACHABLE")
+
+
+def test_what_the_server_refuses_is_not_tried_again() -> None:
+    seen = catalog._as_runnel_error(sa.exc.DatabaseError("x", {}, psycopg.errors.InsufficientPrivilege("no")), "here")
+    assert isinstance(seen, Terminal)
 
 
 def test_another_kind_of_database_is_refused(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,7 +13,7 @@ import pytest
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import RunnelError
-from runnel.lake import digests, files
+from runnel.lake import digests, epochs, files
 from runnel.lake.lake import Lake
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ CHANGES = {
     "a change that is gone": "DELETE FROM runnel_file WHERE data_file_id = (SELECT min(data_file_id) FROM runnel_file WHERE change)",
     "a change that is none": "UPDATE runnel_file SET change = 0 WHERE data_file_id = 1",
     "changes kept since another epoch": "UPDATE runnel_relation SET changes_from = 3",
+    "a change of another epoch": "UPDATE ducklake_data_file SET begin_snapshot = 1000 WHERE data_file_id = 1",
     "another sum": "UPDATE runnel_changes SET added_up = '0000000000000000'",
 }
 
@@ -98,6 +100,56 @@ def test_no_list_of_changes_is_believed_that_lacks_one(tmp_path: Path, what: str
             lake.snapshot().kept_changes(name)
     lake.close()
     assert error.value.code == "RUNNEL-CATALOG-DAMAGED"
+
+
+def test_whose_range_it_is_follows_from_the_file(tmp_path: Path) -> None:
+    """The relation is written beside each range for DuckDB; a wrong one there must not lend a range to another column."""
+    path = build(tmp_path / "p")
+    lake = Lake.open(f"sqlite:{path}", str(path.parent / "data"))
+    right = [lake.snapshot().files(name) for name in ("t", "n")]
+    lake.close()
+    with sqlite3.connect(path) as connection:
+        ids = connection.execute("SELECT DISTINCT table_id FROM ducklake_file_column_stats ORDER BY 1").fetchall()
+        assert len(ids) > 1
+        connection.execute("UPDATE ducklake_file_column_stats SET table_id = ?", ids[0])
+    connection.close()
+    lake = Lake.open(f"sqlite:{path}", str(path.parent / "data"))
+    assert [lake.snapshot().files(name) for name in ("t", "n")] == right
+    lake.close()
+
+
+def test_sums_of_changes_as_the_version_before_wrote_them_are_written_anew(tmp_path: Path) -> None:
+    """They had the files, not the epochs; what was wrong in them is still noticed."""
+    path = build(tmp_path / "p")
+    lake = Lake.open(f"sqlite:{path}", str(path.parent / "data"))
+    ids = [lake.snapshot().table_id(name) for name in ("t", "n")]
+    lake.close()
+    with sqlite3.connect(path) as connection:
+        listed = connection.execute(
+            "SELECT f.table_id, r.entry FROM ducklake_data_file f JOIN runnel_file r USING (data_file_id) WHERE r.change"
+        ).fetchall()
+        now = dict(connection.execute("SELECT table_id, added_up FROM runnel_changes").fetchall())
+        for number in now:
+            row = epochs.changes_row(number, -1, digests.total(int(entry, 16) for of, entry in listed if of == number))
+            connection.execute(
+                "UPDATE runnel_changes SET added_up = :added_up, entry = :entry WHERE table_id = :table_id", row
+            )
+        connection.execute("UPDATE runnel_metadata SET value = '3' WHERE key = 'version'")
+    connection.close()
+    copy = tmp_path / "q.sqlite"
+    shutil.copy(path, copy)
+    with runnel.open(tmp_path / "p", engine=DuckDbEngine()) as project:
+        change(project, 30)
+        assert project.fsck().ok
+    with sqlite3.connect(path) as connection:
+        after = dict(connection.execute("SELECT table_id, added_up FROM runnel_changes").fetchall())
+        assert all(after[number] not in (0, now[number]) for number in ids)
+    connection.close()
+    with sqlite3.connect(copy) as connection:
+        connection.execute("UPDATE runnel_file SET change = 0 WHERE data_file_id = 1")
+    connection.close()
+    with pytest.raises(RunnelError, match="RUNNEL-CATALOG-DAMAGED"):
+        Lake.open(f"sqlite:{copy}", str(path.parent / "data"))
 
 
 def test_a_commit_does_not_make_a_damaged_catalog_right(tmp_path: Path) -> None:

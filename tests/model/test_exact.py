@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import datetime
 from decimal import Decimal, localcontext
 from typing import TYPE_CHECKING, Any
 
@@ -160,3 +161,25 @@ def test_a_transaction_refuses_a_number_that_does_not_fit(row: dict[str, Any]) -
         table = pa.table({"id": [1], "n": ["1e-9999999"]})
         with pytest.raises(RunnelError, match="RUNNEL-VALUE-TYPE"), project.transaction() as tx:
             tx.insert("t", table)
+
+
+@pytest.mark.parametrize(
+    ("value", "given", "wanted"),
+    [
+        (datetime(2024, 1, 1, 5, 30), pa.timestamp("us"), pa.date32()),
+        (2, pa.int64(), pa.bool_()),
+        (0.5, pa.float64(), pa.bool_()),
+    ],
+)
+def test_a_cast_that_leaves_a_part_of_a_value_out_is_refused(
+    value: object, given: pa.DataType, wanted: pa.DataType
+) -> None:
+    with pytest.raises(pa.ArrowInvalid, match="is more than"):
+        exact_cast(pa.chunked_array([pa.array([value], given)]), wanted)
+
+
+def test_fields_of_structs_are_found_whatever_their_case() -> None:
+    given = pa.struct([("A", pa.int64()), ("b", pa.list_(pa.struct([("Key", pa.string())])))])
+    wanted = pa.struct([("a", pa.int32()), ("B", pa.list_(pa.struct([("key", pa.string())])))])
+    rows = pa.chunked_array([pa.array([{"A": 1, "b": [{"Key": "x"}]}, None], given)])
+    assert exact_cast(rows, wanted).to_pylist() == [{"a": 1, "B": [{"key": "x"}]}, None]

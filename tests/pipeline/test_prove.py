@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import threading
+import time
 from collections import Counter
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +21,7 @@ from runnel.model.relation import WEIGHT
 from runnel.pipeline import plan, proofs, prove
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from runnel.engine.spark import SparkEngine
@@ -86,6 +88,14 @@ def disturb(project: Project, view: str, *rows: tuple[int, ...]) -> None:
 def status_of(project: Project, view: str = "v") -> Any:
     """Give a view's status."""
     return next(v for v in project.status().views if v.name == view)
+
+
+def until(done: Callable[[], bool], seconds: float = 60.0) -> bool:
+    """Wait for something that another thread does."""
+    end = time.monotonic() + seconds
+    while not done() and time.monotonic() < end:
+        threading.Event().wait(0.05)
+    return done()
 
 
 def test_a_new_view_is_proved_before_it_is_published_and_says_so(project: Project) -> None:
@@ -179,6 +189,23 @@ def test_background_proof_takes_the_oldest_first_and_rebuilds_what_is_wrong(proj
     assert project.explain("v").incremental
 
 
+def test_a_run_proves_in_the_background_and_keeps_the_alarm_of_a_view_that_it_mended(project: Project) -> None:
+    project.create_view("v", TEXT)
+    disturb(project, "v", (7, 7, 1))
+    assert shown(project) != expected(project)
+    running = threading.Thread(target=project.run, daemon=True)
+    running.start()
+    try:
+        assert until(lambda: bool(status_of(project).proof["past"]))
+    finally:
+        project.stop()
+        running.join(timeout=60)
+    assert not running.is_alive()
+    assert "RUNNEL-VIEW-UNPROVED: v differs" in status_of(project).proof["past"][0]
+    assert status_of(project).proof["ok"]
+    assert shown(project) == expected(project)
+
+
 def test_a_difference_that_is_only_reported_stays_in_status(project: Project) -> None:
     project.runtime.on_difference = "report"
     project.create_view("v", TEXT)
@@ -222,7 +249,7 @@ def test_a_view_made_wrong_is_caught_at_birth_on_spark(
 def test_a_large_view_is_proved_by_some_keys_and_by_totals(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(prove, "WHOLE", 5)
     project.create_view("v", TEXT)
-    assert "a sample of keys and totals" in str(project.explain("v"))
+    assert "a sample of keys, and totals over all rows" in str(project.explain("v"))
     monkeypatch.setattr(prove, "_some_keys", lambda *_: "`g` = 77")  # keys that show nothing
     break_compiler(monkeypatch, contents=True)
     project.create_view("w", TEXT)

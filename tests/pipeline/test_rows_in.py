@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -108,3 +109,49 @@ def test_keys_are_equal_where_sql_finds_them_equal(project: Project) -> None:
     with project.transaction() as tx:
         tx.apply("f", [{"k": -0.0, "x": 5, "_weight": -1}])
     assert project.table("f").to_pylist() == []
+
+
+STRUCTS = Relation("s", Kind.TABLE, parse_columns("s STRUCT<a: INT, B: ARRAY<STRUCT<c: INT>>>, d DATE")[0], ())
+
+
+def test_fields_of_structs_are_named_without_regard_to_case() -> None:
+    rows = [{"s": {"A": 1, "b": [{"C": 2}]}}, {"s": {"a": 3}}, {"s": None}]
+    told = [{"s": {"a": 1, "B": [{"c": 2}]}}, {"s": {"a": 3, "B": None}}, {"s": None}]
+    assert to_table(STRUCTS, rows).to_pylist() == told
+    arrow = pa.table({"s": pa.array([{"A": 1, "b": [{"C": 2}]}])})
+    assert to_table(STRUCTS, arrow).to_pylist() == told[:1]
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        [{"s": {"a": 1, "x": 2}}],
+        [{"s": {"a": 1, "A": 2}}],
+        [{"s": {"B": [{"d": 2}]}}],
+        pa.table({"s": [{"a": 1, "x": 2}]}),
+        pa.table({"s": [{"B": [{"d": 2}]}]}),
+        [{"d": datetime(2024, 1, 1, 5)}],
+        pa.table({"d": [datetime(2024, 1, 1, 5)]}),
+    ],
+)
+def test_what_a_column_has_no_room_for_is_refused_not_left_out(rows: Any) -> None:
+    with pytest.raises(RunnelError) as caught:
+        to_table(STRUCTS, rows)
+    assert caught.value.code in ("RUNNEL-VALUE-TYPE", "RUNNEL-COLUMN-UNKNOWN")
+
+
+@pytest.mark.parametrize(
+    "columns",
+    [
+        "d DECIMAL(40, 2)",
+        "d DECIMAL(0, 0)",
+        "d DECIMAL(5, 10)",
+        "s STRUCT<>",
+        "s STRUCT<a: INT, A: INT>",
+        "m MAP<MAP<INT, INT>, INT>",
+    ],
+)
+def test_a_type_that_spark_does_not_have_is_refused_with_a_code(columns: str) -> None:
+    with pytest.raises(RunnelError) as caught:
+        parse_columns(columns)
+    assert caught.value.code == "RUNNEL-TYPE-UNSUPPORTED"

@@ -172,7 +172,10 @@ def test_a_table_that_appears_in_the_feed_is_taken_up(running: Project, folder: 
 @pytest.mark.parametrize(
     ("extra", "code"),
     [
-        ('[targets.front]\ntype = "hbase"\nviews = { total = "total" }', r"RUNNEL-TARGET-NOT-YET.*cassandra, postgres"),
+        (
+            '[targets.front]\ntype = "hbase"\nviews = { total = "total" }',
+            r"RUNNEL-TARGET-NOT-YET.*cassandra, mariadb, mysql, postgres",
+        ),
         ('[rebuild.all]\ntables = ["feed.orders"]\nevery = "1 hour"', "RUNNEL-CONFIG-NOT-YET"),
     ],
 )

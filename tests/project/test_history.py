@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
@@ -69,3 +70,41 @@ def test_history_goes_on_when_all_before_has_expired(project: Project) -> None:
 def test_a_key_that_is_no_mapping_is_a_wrong_call(project: Project, key: object) -> None:
     with pytest.raises(UsageError):
         project.history("t", cast("Any", key))
+
+
+def test_what_went_of_one_key_and_came_of_another_is_no_update(project: Project) -> None:
+    project.sql("INSERT INTO t VALUES (1, 7), (2, 7), (3, 7)")
+    project.sql("DELETE FROM t WHERE id = 1; INSERT INTO t VALUES (9, 7)")
+    last = [e for e in project.history("t", {"n": 7}) if e["epoch"] == project.status().epoch]
+    assert sorted((e["op"], (e["old"] or e["new"])["id"]) for e in last) == [("delete", 1), ("insert", 9)]
+    project.sql("UPDATE t SET n = n + 1")
+    last = [e for e in project.history("t", {}) if e["epoch"] == project.status().epoch]
+    assert sorted((e["old"]["id"], e["new"]["id"]) for e in last) == [(2, 2), (3, 3), (9, 9)]
+
+
+def test_times_are_compared_as_times_however_they_are_written(project: Project) -> None:
+    change(project, 1)
+    (entry,) = project.history("t", {"id": 1})
+    moment = datetime.fromisoformat(entry["time"])
+    east = moment.astimezone(timezone(timedelta(hours=5)))
+    for bound in (
+        moment,
+        east,
+        moment.isoformat(),
+        east.isoformat(),
+        moment.date(),
+        str(moment.date()),
+        entry["epoch"],
+    ):
+        assert len(project.history("t", {"id": 1}, since=bound)) == 1, bound
+    for bound in (moment, east, moment.isoformat(), east.isoformat(), entry["epoch"]):
+        assert len(project.history("t", {"id": 1}, until=bound)) == 1, bound
+    assert project.history("t", {"id": 1}, since=east + timedelta(seconds=1)) == []
+    assert project.history("t", {"id": 1}, until=(moment - timedelta(seconds=1)).isoformat()) == []
+
+
+@pytest.mark.parametrize("bound", ["yesterday", "", 1.5, True])
+def test_a_bound_that_is_no_epoch_and_no_time_is_a_wrong_call(project: Project, bound: object) -> None:
+    change(project, 1)
+    with pytest.raises(UsageError, match="no epoch and no time"):
+        project.history("t", {"id": 1}, since=bound)

@@ -215,10 +215,8 @@ def key_of(project: Project, name: str, given: list[str]) -> dict[str, str]:
 
 
 def _moment(text: str | None) -> int | str | None:
-    """Read an epoch's number or a time; `2026-01-02T03:04` and `2026-01-02 03:04` are the same."""
-    if text is None:
-        return None
-    return int(text) if text.isdigit() else text.replace("T", " ", 1)
+    """Read an epoch's number; anything else is a time."""
+    return int(text) if text is not None and text.isdecimal() else text
 
 
 def watch(

@@ -1,4 +1,4 @@
-"""Commands about change data capture alone: prepare, capture and skip. None of them needs Spark or the project's state."""
+"""Commands about what a source has in its store, and change data capture alone: none of them needs Spark or the project's state."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import typer
 from runnel import config
 from runnel.cli.escapes import echo, echo_exact
 from runnel.cli.terminal import log
-from runnel.connectors import open_capture
+from runnel.connectors import open_capture, prepare_source
 from runnel.errors import UsageError, nearest
 
 if TYPE_CHECKING:
@@ -34,7 +34,9 @@ Named = Annotated[str, typer.Argument(metavar="SOURCE", help="A source of runnel
 def prepare(
     ctx: typer.Context,
     source: Named,
-    technique: Annotated[str, typer.Option(help="audit or trigger.", metavar="T")],
+    technique: Annotated[
+        str | None, typer.Option(help="Of capture alone: audit or trigger. Without: what following needs.", metavar="T")
+    ] = None,
     triggers: Annotated[
         Path | None,
         typer.Option(
@@ -45,8 +47,11 @@ def prepare(
     *,
     undo: Annotated[bool, typer.Option("--undo", help="Remove what was made.")] = False,
 ) -> None:
-    """Make, fill and remove what a capture technique needs in the store; doing it twice changes nothing."""
+    """Make, fill and remove what a source, or a capture technique, needs in the store; doing it twice changes nothing."""
     found, settings = _source(ctx, source)
+    if technique is None and triggers is None:
+        prepare_source(found, settings.folder, echo, undo=undo)
+        return
     capture = open_capture(found, settings.folder, technique)
     if triggers is not None:
         echo(f"wrote {capture.build_triggers(triggers, jar or settings.folder / 'runnel-triggers.jar')}")

@@ -16,7 +16,7 @@ from runnel.cli.escapes import echo
 from runnel.cli.opening import chosen_engine, opened
 from runnel.cli.terminal import log, out, progress
 from runnel.cli.values import json_text
-from runnel.errors import NOT_FINE
+from runnel.errors import NOT_FINE, UsageError
 from runnel.project.project import open_project
 
 if TYPE_CHECKING:
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from runnel.pipeline.step import Taken
+    from runnel.pipeline.target_check import Checked
     from runnel.project import Project
     from runnel.verify import Report
 
@@ -120,11 +121,25 @@ def verify(
     ctx: typer.Context,
     views: Annotated[list[str] | None, typer.Argument(help="All views where none is named.")] = None,
     sample: Annotated[int | None, typer.Option(help="Compare one row in N.", metavar="N", min=1)] = None,
+    target: Annotated[
+        str | None, typer.Option("--target", help="Compare the tables of this target with its views.", metavar="NAME")
+    ] = None,
     *,
-    repair: Annotated[bool, typer.Option("--repair", help="Recompute a view that is wrong, and verify again.")] = False,
+    repair: Annotated[
+        bool,
+        typer.Option(
+            "--repair", help="Recompute a view that is wrong, or write a target's rows that differ, and verify again."
+        ),
+    ] = False,
 ) -> None:
-    """Recompute views from their own SQL and compare as bags; exit 1 on any difference."""
+    """Recompute views from their own SQL and compare as bags, or a target's tables with its views; exit 1 on any difference."""
     names = views or []
+    if target is not None:
+        if sample is not None:
+            what = "--sample is for views; tables of a target are compared whole"
+            raise UsageError("RUNNEL-VERIFY-SAMPLE", what, hint="name the views to compare fewer")
+        _verify_target(ctx.obj.folder, target, names, repair=repair)
+        return
     wrong = 0
     with opened(ctx.obj.folder) as project:
         check_exists(project, names)
@@ -137,6 +152,28 @@ def verify(
             wrong += not report.ok
     if wrong:
         raise typer.Exit(NOT_FINE)
+
+
+def _verify_target(folder: Path, target: str, views: list[str], *, repair: bool) -> None:
+    with opened(folder) as project, progress(f"verifying {target}"):
+        found = project.verify_target(target, views, repair=repair)
+    for checked in found:
+        _print_checked(checked)
+        if checked.repaired is not None:
+            echo("repaired:")
+            _print_checked(checked.repaired)
+    if not all(checked.ok for checked in found):
+        raise typer.Exit(NOT_FINE)
+
+
+def _print_checked(checked: Checked) -> None:
+    out().print(str(checked), style=None if checked.difference and checked.difference.ok else "bold red")
+    for kind, rows in checked.difference.rows.items() if checked.difference else ():
+        for row in rows[:LISTED]:
+            echo(f"  {kind} {json_text(row)}")
+        left = checked.difference.counts[kind] - len(rows[:LISTED]) if checked.difference else 0
+        if left:
+            echo(f"  and {left} more {kind}")
 
 
 def _verified(project: Project, name: str, sample: int | None) -> Report:

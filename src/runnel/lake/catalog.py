@@ -19,7 +19,7 @@ import sqlalchemy as sa
 from sqlalchemy import event, exc
 
 from runnel.errors import Conflict, Place, RunnelError, Terminal, Transient, Unreachable, UsageError, places_named
-from runnel.lake import digests, tables
+from runnel.lake import digests, epochs, tables
 from runnel.lake.uninterrupted import uninterrupted
 from runnel.redaction import know, normal, scrub, shown
 
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 DUCKLAKE_VERSION = "1.0"
-RUNNEL_VERSION = 3
+RUNNEL_VERSION = 4
 BUSY_SECONDS = 10.0
 IDLE_SECONDS = 8.0
 """How long PostgreSQL lets a session of ours stand still inside a transaction: shorter than others wait for its locks."""
@@ -38,6 +38,7 @@ STATE_SCHEMA_ID = 1
 _STATE = "state"
 _DIGESTS = "digests"
 _ALL = "all"
+_SUMS_OF_FILES = 3
 
 
 class Catalog:
@@ -186,10 +187,11 @@ class Catalog:
             said = connection.execute(sa.select(m.c.key, m.c.value).where(m.c.key.in_(("version", _DIGESTS)))).all()
         known = {row.key: row.value for row in said}
         self.needs_digests = known.get(_DIGESTS) == _ALL
-        if int(known.get("version", RUNNEL_VERSION)) >= RUNNEL_VERSION:
+        version = int(known.get("version", RUNNEL_VERSION))
+        if version >= RUNNEL_VERSION:
             return
         if self.read_only:
-            self.has_digests = False
+            self.has_digests = self.needs_digests = False
             return
 
         def add(connection: sa.Connection) -> None:
@@ -198,6 +200,8 @@ class Catalog:
                 if column.name not in there:
                     connection.execute(sa.text(f"ALTER TABLE {column.table.name} ADD COLUMN {column.name} VARCHAR"))
             tables.runnel_changes.create(connection, checkfirst=True)
+            if version == _SUMS_OF_FILES:
+                epochs.put_epochs_into_sums(connection, self.name)
             connection.execute(m.update().where(m.c.key == "version").values(value=str(RUNNEL_VERSION)))
 
         self.transact(add)
@@ -427,6 +431,15 @@ def _as_runnel_error(error: exc.DBAPIError, name: str) -> RunnelError:
         return Terminal(
             "RUNNEL-CATALOG-BROKEN", f"the catalog cannot be opened: {said}", place=place, hint="check path and rights"
         )
-    if error.connection_invalidated or isinstance(error, (exc.OperationalError, exc.InterfaceError)):
+    lost = error.connection_invalidated or isinstance(error, (exc.OperationalError, exc.InterfaceError))
+    if lost or (error.orig is not None and _connection_broke(error.orig)):
         return Unreachable("RUNNEL-CATALOG-UNREACHABLE", f"the catalog does not answer: {said}", place=place)
     return Terminal("RUNNEL-CATALOG-BROKEN", f"the catalog refused a statement: {said}", place=place)
+
+
+def _connection_broke(error: BaseException) -> bool:
+    """Return whether the connection to PostgreSQL ended: what its driver cannot read any more has no code of the server's."""
+    code = getattr(error, "sqlstate", "")
+    if code is None:
+        return type(error).__name__ in ("Error", "DatabaseError", "InternalError", "OperationalError")
+    return str(code)[:2] in ("08", "57") or code == "53300"

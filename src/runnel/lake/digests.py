@@ -92,6 +92,11 @@ def file_entry(
     return entry("file", number, table_id, begin, stored, sizes, change, digest, sorted(map(tuple, stats)))
 
 
+def change(epoch: int, file: int) -> int:
+    """Hash a change of a relation: the hash of its file, and its epoch, so that a list of changes lacks none and has none elsewhere."""
+    return entry("change", epoch, file)
+
+
 def total(entries: Iterable[int], start: int = 0) -> int:
     """Add hashes up."""
     return (start + sum(entries)) % _SUMS

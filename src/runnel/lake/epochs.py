@@ -167,6 +167,30 @@ def changes_row(table_id: int, changes_from: int, added_up: int) -> dict[str, An
     }
 
 
+def _changes_after(connection: sa.Connection, table_id: int, since: int) -> list[tuple[int, int]]:
+    """List the (epoch, hash) of the files of a relation's changes after an epoch."""
+    f, r = tables.data_file, tables.runnel_file
+    listed = connection.execute(
+        sa.select(f.c.begin_snapshot, r.c.entry)
+        .join(r, r.c.data_file_id == f.c.data_file_id)
+        .where(f.c.table_id == table_id, f.c.begin_snapshot > since, r.c.change == sa.true())
+    )
+    return [(begin, int(entry, 16)) for begin, entry in listed]
+
+
+def put_epochs_into_sums(connection: sa.Connection, place: str) -> None:
+    """Write the sums of changes anew that version 3 wrote, which were of files alone."""
+    c = tables.runnel_changes
+    for row in connection.execute(sa.select(c)).mappings().all():
+        number, since = row["table_id"], row["changes_from"]
+        with understood(place, f"a change of relation {number}"):
+            found = _changes_after(connection, number, since)
+        if dict(row) != changes_row(number, since, digests.total(file for _, file in found)):
+            raise damaged(place, f"the changes of relation {number} are not those that were published")
+        left = changes_row(number, since, digests.total(digests.change(*one) for one in found))
+        connection.execute(c.update().where(c.c.table_id == number).values(**left))
+
+
 def kept_changes(
     connection: sa.Connection, table_id: int, place: str, *, needed: bool
 ) -> tuple[int, list[tuple[int, int]]] | None:
@@ -174,20 +198,15 @@ def kept_changes(
 
     None where an earlier version made the relation, unless that is damage because a sum is `needed`.
     """
-    c, f, r = tables.runnel_changes, tables.data_file, tables.runnel_file
+    c = tables.runnel_changes
     row = connection.execute(sa.select(c).where(c.c.table_id == table_id)).mappings().one_or_none()
     if row is None:
         if needed:
             raise damaged(place, f"the sum of the changes of relation {table_id} is missing")
         return None
     since = row["changes_from"]
-    listed = connection.execute(
-        sa.select(f.c.begin_snapshot, r.c.entry)
-        .join(r, r.c.data_file_id == f.c.data_file_id)
-        .where(f.c.table_id == table_id, f.c.begin_snapshot > since, r.c.change == sa.true())
-    ).all()
     with understood(place, f"a change of relation {table_id}"):
-        found = [(begin, int(entry, 16)) for begin, entry in listed]
+        found = [(begin, digests.change(begin, file)) for begin, file in _changes_after(connection, table_id, since)]
     if dict(row) != changes_row(table_id, since, digests.total(entry for _, entry in found)):
         raise damaged(place, f"the changes of relation {table_id} are not those that were published")
     return since, found

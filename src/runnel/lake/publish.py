@@ -164,7 +164,10 @@ def add_files(
         )
         draft.show(entry)
         if change and table_id in changes:
-            changes[table_id] = (changes[table_id][0], digests.total((entry,), changes[table_id][1]))
+            changes[table_id] = (
+                changes[table_id][0],
+                digests.total((digests.change(draft.epoch, entry),), changes[table_id][1]),
+            )
         marks.append({"data_file_id": number, "change": change, "digest": file.digest, "entry": f"{entry:016x}"})
         stats.extend(of_file)
         total["record_count"] += file.rows

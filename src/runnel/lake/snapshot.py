@@ -273,19 +273,22 @@ class SnapshotReader:
     def _load_stats(self, connection: sa.Connection, definitions: Definitions, rows: Sequence[sa.Row[Any]]) -> None:
         if len(self._stats) > max(_KEPT_STATS, 4 * len(rows)):  # most are of files that are gone
             self._stats.clear()
-        wanted = [row.data_file_id for row in rows if row.data_file_id not in self._stats]
+        wanted = {row.data_file_id: row.table_id for row in rows if row.data_file_id not in self._stats}
+        ids = list(wanted)
         decoders: dict[int, dict[int, tuple[str, Callable[[str], Any]]]] = {}
-        for start in range(0, len(wanted), _BATCH):
+        for start in range(0, len(ids), _BATCH):
             loaded: dict[int, tuple[dict[str, ColumnStats], list[tuple[Any, ...]]]] = {
-                number: ({}, []) for number in wanted[start : start + _BATCH]
+                number: ({}, []) for number in ids[start : start + _BATCH]
             }
             for row in connection.execute(_STATS, {"ids": list(loaded)}):
                 stats, said = loaded[row.data_file_id]
                 told = epochs.said_of_column(row)
                 said.append(told)
-                if row.table_id not in decoders:
-                    decoders[row.table_id] = _decoders(definitions.relations[definitions.names[row.table_id]])
-                name, decode = decoders[row.table_id][row.column_id]
+                # The file's own entry says whose columns these are: it has a hash.
+                number = wanted[row.data_file_id]
+                if number not in decoders:
+                    decoders[number] = _decoders(definitions.relations[definitions.names[number]])
+                name, decode = decoders[number][row.column_id]
                 _, nulls, low, high, nan = told
                 low, high = (None if value is None else decode(value) for value in (low, high))
                 stats[name] = ColumnStats(low, high, nulls, nan)
@@ -306,9 +309,9 @@ class SnapshotReader:
 
 
 _S = tables.file_column_stats.c
-_STATS = sa.select(
-    _S.table_id, _S.data_file_id, _S.column_id, _S.null_count, _S.min_value, _S.max_value, _S.contains_nan
-).where(_S.data_file_id.in_(sa.bindparam("ids", expanding=True)))
+_STATS = sa.select(_S.data_file_id, _S.column_id, _S.null_count, _S.min_value, _S.max_value, _S.contains_nan).where(
+    _S.data_file_id.in_(sa.bindparam("ids", expanding=True))
+)
 
 
 def _decoders(relation: Relation) -> dict[int, tuple[str, Callable[[str], Any]]]:

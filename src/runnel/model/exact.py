@@ -102,12 +102,41 @@ def exact_cast(given: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
             return pa.chunked_array([exact_array(given.to_pylist(), wanted)])
         except ValueError as error:
             raise pa.ArrowInvalid(str(error)) from error
+    named = _named(given.type, wanted)
+    if named != given.type:
+        given = pa.chunked_array([chunk.view(named) for chunk in given.chunks], named)
     cast = given.cast(wanted)
+    if _loses_some(given.type, wanted) and not cast.cast(given.type).equals(given):
+        raise pa.ArrowInvalid(f"a {given.type} is more than a {wanted}")
     if holds_decimals(wanted) and _holds(given.type, pa.types.is_floating) and not cast.cast(given.type).equals(given):
         raise pa.ArrowInvalid("a floating-point number has more digits than the decimal can hold")
     if pa.types.is_float32(wanted) and pc.any(pc.and_(pc.is_inf(cast), pc.invert(_infinite(given)))).as_py():
         raise pa.ArrowInvalid("a number is out of range")
     return cast
+
+
+def _loses_some(given: pa.DataType, wanted: pa.DataType) -> bool:
+    """Say whether Arrow leaves a part of a value out without a word: the time of a day, which number is true."""
+    return bool(
+        (pa.types.is_timestamp(given) and pa.types.is_date(wanted))
+        or (pa.types.is_boolean(wanted) and (pa.types.is_integer(given) or pa.types.is_floating(given)))
+    )
+
+
+def _named(given: pa.DataType, wanted: pa.DataType) -> pa.DataType:
+    """Give a type with its structs' fields spelled as they are wanted: Arrow makes NULL of one spelled in another case."""
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        known = {field.name.lower(): field for field in wanted}
+        fields = []
+        for field in given:
+            like = known.get(field.name.lower())
+            fields.append(field if like is None else pa.field(like.name, _named(field.type, like.type)))
+        return pa.struct(fields)
+    if pa.types.is_list(given) and pa.types.is_list(wanted):
+        return pa.list_(_named(given.value_type, wanted.value_type))
+    if pa.types.is_map(given) and pa.types.is_map(wanted):
+        return pa.map_(_named(given.key_type, wanted.key_type), _named(given.item_type, wanted.item_type))
+    return given
 
 
 def _infinite(given: pa.ChunkedArray) -> Any:

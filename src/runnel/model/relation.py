@@ -216,7 +216,7 @@ def check_columns(owner: str, columns: tuple[Column, ...], key: tuple[str, ...] 
 
 def find_relation(relations: Iterable[Relation], name: str) -> Relation:
     """Find a table or view without regard to case; `orders` stands for `shop.orders` where that is unambiguous."""
-    shown = list(relations)
+    shown, name = list(relations), str(name)
     exact = [r for r in shown if r.name.lower() == name.lower()]
     short = [r for r in shown if r.name.lower().rpartition(".")[2] == name.lower()]
     if exact or len(short) == 1:

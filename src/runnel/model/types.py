@@ -43,6 +43,7 @@ SYNONYMS = {
 }
 INTEGERS = ("tinyint", "smallint", "int", "bigint")
 FLOATS = ("float", "double")
+MOST_DIGITS = 38
 
 
 @dataclass(frozen=True)
@@ -170,9 +171,9 @@ def _parse(tokens: list[str]) -> tuple[Type, list[str]]:
         if rest[:1] != ["("]:
             return decimal(10, 0), rest
         if rest[2] == ")":
-            return decimal(int(rest[1]), 0), rest[3:]
+            return _bounded(int(rest[1]), 0), rest[3:]
         _expect(rest[2] == "," and rest[4] == ")")
-        return decimal(int(rest[1]), int(rest[3])), rest[5:]
+        return _bounded(int(rest[1]), int(rest[3])), rest[5:]
     if name in ("varchar", "char", "character"):
         return STRING, rest[3:] if rest[:1] == ["("] else rest
     if name == "array":
@@ -185,7 +186,7 @@ def _parse(tokens: list[str]) -> tuple[Type, list[str]]:
         key, rest = _parse(rest[1:])
         _expect(rest[0] == ",")
         value, rest = _parse(rest[1:])
-        _expect(rest[0] == ">")
+        _expect(rest[0] == ">" and not holds_map(key))
         return Map("map", key, value), rest[1:]
     if name == "struct":
         return _parse_struct(rest)
@@ -205,7 +206,13 @@ def _parse_struct(rest: list[str]) -> tuple[Type, list[str]]:
         fields.append((name, type_))
         if rest[0] == ",":
             rest = rest[1:]
+    _expect(bool(fields) and len({name.lower() for name, _ in fields}) == len(fields))
     return Struct("struct", tuple(fields)), rest[1:]
+
+
+def _bounded(precision: int, scale: int) -> Decimal:
+    _expect(1 <= precision <= MOST_DIGITS and scale <= precision)
+    return decimal(precision, scale)
 
 
 def _expect(right: bool) -> None:  # noqa: FBT001

@@ -137,12 +137,12 @@ def refresh(runtime: Runtime, names: list[str] | None = None, *, full: bool = Fa
 def find_view(head: Snapshot, name: str) -> ViewEntry:
     """Find a view without regard to case."""
     for view in head.views.values():
-        if view.name.lower() == name.lower():
+        if view.name.lower() == str(name).lower():
             return view
     raise Terminal(
         "RUNNEL-VIEW-UNKNOWN",
         f"there is no view {name!r}",
-        hint=nearest(name, head.views) or f"there are {', '.join(head.views) or 'none yet'}",
+        hint=nearest(str(name), head.views) or f"there are {', '.join(head.views) or 'none yet'}",
     )
 
 

@@ -59,13 +59,13 @@ class Draft:
                 raise self._key_error("RUNNEL-KEY-DUPLICATE", "is there already", present, "update the row instead")
         self._put(rows, 1)
 
-    def update(self, rows: pa.Table) -> None:
-        """Change the named columns of rows found by key."""
+    def update(self, rows: pa.Table, was: pa.Table | None = None) -> None:
+        """Change the named columns of rows found by key, or by the keys that they had (`was`)."""
         if not rows.num_rows:
             return
         self._need_key("update")
         rows = plain_keys(self.relation, rows)
-        keys = self._unique_keys(rows)
+        keys = self._unique_keys(rows if was is None else plain_keys(self.relation, was))
         old = self._current(keys)
         places = self._places(old, keys)
         if None in places:
@@ -75,6 +75,8 @@ class Draft:
             rows.column(c.name) if c.name in rows.column_names else whole.column(c.name) for c in self.relation.columns
         ]
         self._put(whole, -1)
+        if was is not None and (taken := self._current(self._unique_keys(rows))).num_rows:
+            raise self._key_error("RUNNEL-KEY-DUPLICATE", "is there already", taken, "delete its row first")
         self._put(pa.Table.from_arrays(arrays, schema=self._bare()), 1)
 
     def upsert(self, rows: pa.Table) -> None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from runnel.connectors.base import OP, REMOVE, UPSERT
+from runnel.connectors.base import OP, REMOVE, UPDATE, UPSERT
 from runnel.connectors.guarded import translate_errors
 from runnel.engine.counts import DRIVER
 from runnel.errors import RunnelError
@@ -207,7 +207,10 @@ def _draft(drafts: Drafts, source: str, changes: ChangeSet) -> None:
             draft.clear()
         if changes.signed is not None:
             draft.apply(to_table(draft.relation, changes.signed, weighted=True), trusted=changes.trusted)
-        if changes.keyed is not None:
+        if changes.keyed is not None and changes.was is not None:
+            rows = to_table(draft.relation, changes.keyed.drop_columns([OP]))
+            draft.update(rows, to_table(draft.relation, changes.was))
+        elif changes.keyed is not None:
             _draft_keyed(draft, changes.keyed)
     except RunnelError as error:
         if error.place is None and changes.place:
@@ -237,6 +240,8 @@ def _draft_keyed(draft: Draft, keyed: pa.Table) -> None:
 def _draft_run(draft: Draft, operation: str, run: pa.Table) -> None:
     if operation == UPSERT:
         draft.upsert(run)
+    elif operation == UPDATE:
+        draft.update(run)
     else:
         draft.delete(run.select(list(draft.relation.key)), lenient=operation == REMOVE)
 

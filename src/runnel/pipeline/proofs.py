@@ -28,14 +28,14 @@ SHOWN_ROWS = 20
 """Differing rows that a reproduction holds."""
 log = logging.getLogger("runnel")
 
-How = Literal["whole", "totals", "sample", "columns", "recomputed"]
+How = Literal["whole", "totals", "sample and totals", "sample", "columns", "recomputed"]
 
 
 @dataclass(frozen=True)
 class Proof:
     """One comparison of a view with the user's own text.
 
-    `how` is `whole`, `totals` (some keys, and totals over all rows), `sample` (some keys), `columns` (names and types, where there
+    `how` is `whole`, `totals` (over all rows), `sample` (some keys), `sample and totals`, `columns` (names and types, where there
     were no rows or no time to compare them), or `recomputed` for a view that is that text. `changes` says whether the view had followed changes by then. `problem` is the error that prevented it.
     `relation` identifies the incarnation of the view: one made again has other proofs. `alarm` is a difference, kept until
     the view was rebuilt and proved.
@@ -73,7 +73,8 @@ class Proof:
             return f"not proved: {self.problem}"
         what = {
             "whole": "all rows",
-            "totals": "a sample of keys and totals",
+            "totals": "totals over all rows",
+            "sample and totals": "a sample of keys, and totals over all rows",
             "sample": "a sample of keys",
             "columns": "columns only, as there were no rows or there was no time",
         }

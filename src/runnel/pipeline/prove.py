@@ -31,7 +31,7 @@ from runnel.pipeline.proofs import CODE, Proof
 from runnel.pipeline.rebuild import rebuild
 from runnel.pipeline.step import in_turn
 from runnel.verify import choices_of, own_text, verify
-from runnel.verify.bags import Comparison, Found, compare, same_totals
+from runnel.verify.bags import Comparison, Found, compare, same_totals, totals_cover
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -120,19 +120,23 @@ def _compare_new(
 
 
 def _compared_parts(runtime: Runtime, asked: Comparison, allowed: float) -> tuple[proofs.How, Found]:
-    """Compare the rows of some keys, then totals, as far as the time goes; what SQL leaves open is left to a whole proof."""
+    """Compare totals over all rows, as far as the time goes; what SQL leaves open is left to a whole proof.
+
+    Where totals do not cover the values of all columns, the rows of some keys are compared first.
+    """
     how: proofs.How = "columns"
     if asked.choices.any:
         return how, Found()
     same = True
+    sampled = bool(asked.where) and not totals_cover(runtime.engine, asked.relation.rows)
     try:
         with runtime.engine.limited(allowed):
-            if asked.where:
+            if sampled:
                 same = compare(runtime.engine, asked).same
                 how = "sample"
             if same:
                 same = same_totals(runtime.engine, asked)
-                how = "totals" if asked.where else how
+                how = "sample and totals" if sampled else "totals"
     except TooSlow:
         pass
     return how, Found() if same else compare(runtime.engine, replace(asked, where=""))

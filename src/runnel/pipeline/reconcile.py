@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from runnel.connectors.cells import CELLS, CHANGED, ROWS, STORED, VERSIONS, schema_of
 from runnel.engine.counts import DRIVER
@@ -21,14 +22,14 @@ from runnel.pipeline.large_cells import changed_rows, reconcile_by_engine, recon
 from runnel.pipeline.signed_rows import negated, signed_rows
 from runnel.pipeline.transaction import find_table
 from runnel.pipeline.versions import SUFFIX as VERSIONS_SUFFIX
-from runnel.pipeline.versions import signed_versions, versions_in_force
+from runnel.pipeline.versions import files_in_force, is_versions, new_versions
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from runnel.connectors.base import Offset, Source
     from runnel.connectors.cells import Reconciliation
-    from runnel.lake.entries import NewFile
+    from runnel.lake.entries import DataFile, NewFile
     from runnel.lake.snapshot import Snapshot
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
@@ -125,7 +126,7 @@ class _Made:
             self.rows += sum(file.rows for file in written)
             if written and name.endswith(VERSIONS_SUFFIX):
                 relation = self.head.relations[name]
-                self._put(relation, negated(versions_in_force(self.runtime.lake, self.head, relation)))
+                self._retract(relation, *files_in_force(self.head, relation))
 
     def add(self, table: str, outcome: Mapping[str, pa.Table]) -> None:
         """Take what one call of a function gave."""
@@ -143,16 +144,19 @@ class _Made:
     def clear(self, table: str) -> None:
         """Take everything away that is stored of a table."""
         for relation in (find_table(self.head, f"{self.source}.{table}"), self.cells_of(table)):
-            self._retract(relation)
+            self._retract(relation, self.head.files(relation))
 
-    def _retract(self, relation: Relation) -> None:
-        """Take away what a relation holds: by the engine where that is much."""
-        runtime, files = self.runtime, self.head.files(relation)
+    def _retract(self, relation: Relation, files: Sequence[DataFile], only_added: bool = False) -> None:  # noqa: FBT001, FBT002
+        """Retract what some files of a relation hold, or only what they have added: by the engine where that is much."""
+        runtime = self.runtime
         if not runtime.engine.reads(sum(file.rows for file in files)):
-            self._put(relation, negated(fold(relation, runtime.lake.read(relation, files))))
+            rows = runtime.lake.read(relation, files)
+            kept = rows.filter(pc.greater(rows[WEIGHT], 0)) if only_added else rows
+            self._put(relation, negated(fold(relation, kept)))
             return
         columns = ", ".join(quote(column.name) for column in relation.columns)
-        sql = f"SELECT {columns}, -{quote(WEIGHT)} AS {quote(WEIGHT)} FROM `~held`"
+        where = f" WHERE {quote(WEIGHT)} > 0" if only_added else ""
+        sql = f"SELECT {columns}, -{quote(WEIGHT)} AS {quote(WEIGHT)} FROM `~held`{where}"
         order = relation.key or tuple(c.name for c in relation.columns[:1])
         schema, folder = runtime.lake.arrow_schema(relation), runtime.lake.unpublished(relation.name)
         written = runtime.engine.write(sql, {"~held": stored(relation, files)}, schema, folder, order)
@@ -175,22 +179,27 @@ class _Made:
             self._files.setdefault(relation.name, []).append(written)
 
     def _together(self, relation: Relation) -> pa.Table:
-        """Give the signed rows that are in memory, netted, in the order in which they are looked up."""
+        """Give the signed rows that are in memory, netted, in the order in which they are looked up.
+
+        Versions are not netted: one that is equal to a version of the epoch before is a version of this epoch all the same.
+        """
         parts = [part.select([*(c.name for c in relation.columns), WEIGHT]) for part in self._parts.pop(relation.name)]
-        return parts[0] if len(parts) == 1 else fold(relation, pa.concat_tables(parts, promote_options="permissive"))
+        whole = pa.concat_tables(parts, promote_options="permissive")
+        return whole if len(parts) == 1 or is_versions(relation.name) else fold(relation, whole)
 
     def finish(self, whole: Change) -> None:
         """Hand everything over to a change."""
+        for name, told in self._versions.items():
+            versions = self.head.relations.get(name + VERSIONS_SUFFIX)
+            if versions is not None:
+                self._retract(versions, *files_in_force(self.head, versions))
+                self._put(versions, new_versions(versions, told))
         for name in list(self._parts):
             relation = self.head.relations[name]
             if name in self._files:
                 self._spill(relation)
             else:
                 whole.signed[name] = self._together(relation)
-        for name, told in self._versions.items():
-            versions = signed_versions(self.runtime.lake, self.head, name, told)
-            if versions is not None:
-                whole.signed[name + VERSIONS_SUFFIX] = versions
         whole.written.update(self._files)
         whole.transactions += 1
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import decimal
 import math
 import numbers
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from runnel.errors import Terminal
+from runnel.errors import Terminal, nearest
 from runnel.model import types
 from runnel.model.exact import LARGEST_FLOAT, MOST_DIGITS, exact_cast, exact_decimal
 from runnel.model.relation import WEIGHT
@@ -180,8 +181,9 @@ def _fitting(value: Any, type_: types.Type) -> Any:
             pairs = value.items() if isinstance(value, Mapping) else value
             return [(_fitting(name, key), _fitting(item, item_type)) for name, item in pairs]
         case types.Struct(_, fields) if isinstance(value, Mapping):
-            inner = dict(fields)
-            return {name: _fitting(item, inner[name]) if name in inner else item for name, item in value.items()}
+            return _of_fields(value, fields)
+    if type_.name == "date" and isinstance(value, datetime.datetime) and value.time() != datetime.time():
+        raise ValueError(f"{value!r} is no date alone")
     if type_.name == "float" and _is_numeric(value) and math.isfinite(value) and abs(value) >= LARGEST_FLOAT:
         raise ValueError(f"{value!r} is out of range")
     if type_.name in types.INTEGERS and _is_numeric(value):
@@ -191,6 +193,18 @@ def _fitting(value: Any, type_: types.Type) -> Any:
             raise ValueError(f"{value!r} is no whole number")
         return int(value)
     return value
+
+
+def _of_fields(value: Mapping[Any, Any], fields: tuple[tuple[str, types.Type], ...]) -> dict[str, Any]:
+    """Give a struct's values by its own names; those not given are NULL, a name that is none of its is refused."""
+    known = {name.lower(): (name, type_) for name, type_ in fields}
+    found: dict[str, Any] = {}
+    for name, item in value.items():
+        own, type_ = known.get(str(name).lower(), (None, None))
+        if own is None or type_ is None or own in found:
+            raise ValueError(f"{name!r} is no field of it, or is given twice")
+        found[own] = _fitting(item, type_)
+    return found
 
 
 def _exact(value: Any) -> Any:
@@ -206,6 +220,7 @@ def _exact(value: Any) -> Any:
 def _cast(relation: Relation, name: str, array: pa.ChunkedArray, wanted: pa.DataType) -> pa.ChunkedArray:
     if array.type == wanted:
         return array
+    _refuse_other_fields(relation, name, array.type, wanted)
     if name == WEIGHT and not (_is_number(array.type) or pa.types.is_null(array.type)):
         raise _no_weight(relation, f", not {array.type}")
     try:
@@ -215,6 +230,23 @@ def _cast(relation: Relation, name: str, array: pa.ChunkedArray, wanted: pa.Data
             raise _no_weight(relation, "") from error
         bad = next((v.as_py() for v in array if not _fits(v, wanted)), None)
         raise _mismatch(relation, name, types.from_arrow(wanted), bad, None) from error
+
+
+def _refuse_other_fields(relation: Relation, name: str, given: pa.DataType, wanted: pa.DataType) -> None:
+    """Refuse structs with fields that the column's have not: they would be left out."""
+    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
+        known = {field.name.lower(): field for field in wanted}
+        for field in given:
+            if field.name.lower() not in known:
+                raise Terminal(
+                    "RUNNEL-COLUMN-UNKNOWN",
+                    f"{relation.name}.{name} has no field {field.name!r}",
+                    hint=nearest(field.name, [one.name for one in wanted]),
+                )
+            _refuse_other_fields(relation, name, field.type, known[field.name.lower()].type)
+    elif pa.types.is_nested(given) and pa.types.is_nested(wanted) and given.num_fields == wanted.num_fields:
+        for at in range(given.num_fields):
+            _refuse_other_fields(relation, name, given.field(at).type, wanted.field(at).type)
 
 
 def _fits(value: pa.Scalar, wanted: pa.DataType) -> bool:

@@ -6,12 +6,14 @@ Where a source tells every version of its rows, each is an entry with its own ti
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from runnel import query
 from runnel.errors import Terminal, UsageError
+from runnel.lake.lookup import hashable
 from runnel.model import types
 from runnel.model.exact import exact_cast
 from runnel.model.relation import WEIGHT
@@ -33,6 +35,7 @@ def history(
     relation = query.find(head, name)
     wanted = {relation.column(part).name: _typed(relation.column(part).type, value) for part, value in key.items()}
     shown = relation.column(column).name if column else None
+    since, until = _bound(since), _bound(until)
     times = {record["epoch"]: record.get("time") for record in runtime.lake.epochs(1_000_000)}
     found: list[dict[str, Any]] = []
     for epoch in _epochs(head, relation):
@@ -46,8 +49,17 @@ def history(
             continue
         rows = _changed(runtime, relation.name, epoch)
         mine = [row for row in rows if all(row[part] == value for part, value in wanted.items())]
-        found.extend(_entries(mine, shown, epoch, moment))
+        for rows_of_one in _by_key(relation, mine):
+            found.extend(_entries(rows_of_one, shown, epoch, moment))
     return found
+
+
+def _by_key(relation: Relation, rows: list[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """Tell rows of different keys apart: what went of one and what came of another is no update."""
+    found: dict[Any, list[dict[str, Any]]] = {}
+    for row in rows:
+        found.setdefault(tuple(hashable(row[name]) for name in relation.key), []).append(row)
+    return list(found.values())
 
 
 def _epochs(head: Snapshot, relation: Relation) -> list[int]:
@@ -104,13 +116,37 @@ def _typed(type_: types.Type, value: Any) -> Any:
         raise Terminal("RUNNEL-VALUE-TYPE", f"{value!r} is not {type_}", hint="give a key of that type") from error
 
 
-def _within(moment: Any, epoch: int, since: Any, until: Any) -> bool:
-    """Compare with epochs given as whole numbers, or with times given as text."""
+def _bound(given: Any) -> int | datetime | None:
+    """Read an epoch, or a time; one without a zone is UTC's, as times are shown."""
+    if given is None or (isinstance(given, int) and not isinstance(given, bool)):
+        return given
+    try:
+        return _instant(given)
+    except (TypeError, ValueError):
+        raise UsageError(
+            "RUNNEL-USAGE",
+            f"{given!r} is no epoch and no time",
+            hint="give a whole number, or a time such as '2026-01-02 03:04:05'",
+        ) from None
+
+
+def _instant(moment: Any) -> datetime:
+    read: date = moment if isinstance(moment, date) else datetime.fromisoformat(moment)
+    if not isinstance(read, datetime):
+        return datetime(read.year, read.month, read.day, tzinfo=UTC)
+    return read if read.tzinfo is not None else read.replace(tzinfo=UTC)
+
+
+def _within(moment: Any, epoch: int, since: int | datetime | None, until: int | datetime | None) -> bool:
+    """Say whether a change lies between two epochs or times; one whose time is not known lies before all."""
+    known = _instant(moment) if moment else datetime.min.replace(tzinfo=UTC)
     for bound, after in ((since, True), (until, False)):
         if bound is None:
             continue
-        at: Any = epoch if isinstance(bound, int) else str(moment or "")
-        limit: Any = bound if isinstance(bound, int) else str(bound)
-        if (after and at < limit) or (not after and at > limit):
+        if isinstance(bound, int):
+            within = epoch >= bound if after else epoch <= bound
+        else:
+            within = known >= bound if after else known <= bound
+        if not within:
             return False
     return True

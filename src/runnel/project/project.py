@@ -10,6 +10,7 @@ import logging
 import shutil
 import tempfile
 import threading
+from collections.abc import Mapping
 from dataclasses import replace as replaced
 from functools import partial
 from pathlib import Path
@@ -34,7 +35,7 @@ from runnel.errors import (
 from runnel.lake.lake import Lake
 from runnel.model.ddl import parse_table
 from runnel.model.foreign_keys import Reference
-from runnel.pipeline import definitions, upkeep
+from runnel.pipeline import definitions, target_check, upkeep
 from runnel.pipeline.alter import alter_table
 from runnel.pipeline.prove import Prover
 from runnel.pipeline.reshape import altered
@@ -56,7 +57,7 @@ from runnel.project.waiting import Wanted, as_position, find_source, wait
 from runnel.verify import Report, verify
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Sequence
     from types import TracebackType
 
     import pyarrow as pa
@@ -99,7 +100,7 @@ class Project:
         self,
         name: str,
         columns: str,
-        key: list[str] | tuple[str, ...] | None = None,
+        key: str | list[str] | tuple[str, ...] | None = None,
         references: Mapping[str | tuple[str, ...], str] | None = None,
     ) -> RelationHandle:
         """Create a managed table from Spark DDL, such as `"id BIGINT, cost DECIMAL(12,2)"`.
@@ -107,12 +108,18 @@ class Project:
         `references` are foreign keys, such as `{"customer_id": "customers"}`; they are checked at every commit. The DDL may
         have them too: `FOREIGN KEY (customer_id) REFERENCES customers (id)`.
         """
+        _need_string("the table's name", name)
+        _need_string("the list of columns", columns)
+        if references is not None and not isinstance(references, Mapping):
+            raise UsageError(
+                "RUNNEL-USAGE", f"{references!r} is no mapping", hint='give references as {"customer_id": "customers"}'
+            )
         said = parse_table(columns, owner=name)
         more = [
             Reference((own,) if isinstance(own, str) else tuple(own), table)
             for own, table in (references or {}).items()
         ]
-        named = tuple(key if key is not None else said.key)
+        named = (key,) if isinstance(key, str) else tuple(key if key is not None else said.key)
         definitions.create_table(
             self.runtime, name, said.columns, named, (*said.references, *more), self.config.outside
         )
@@ -125,6 +132,7 @@ class Project:
 
         `replace` swaps a view of that name, and those that read it, for the new one in one step.
         """
+        _need_string("the view's name", name)
         _need_text("the view's SQL", sql)
         definitions.create_view(self.runtime, name, sql, {"refresh": refresh, "mode": mode}, replace=replace)
         self._poll()
@@ -276,6 +284,10 @@ class Project:
         The cursor moves after the callback has returned: after a crash in between, or an exception of the callback, the same epoch
         is handed over again. Store the epoch with what the callback does to have it exactly once.
         """
+        if not callable(callback):
+            raise UsageError(
+                "RUNNEL-USAGE", f"{callback!r} cannot be called", hint="give a function of (changes, epoch)"
+            )
         relation = query.find(self.runtime.lake.snapshot(), name)
         subscription = Subscription(self.runtime, relation.name, callback, cursor)
         self._subscriptions.append(subscription)
@@ -322,8 +334,30 @@ class Project:
 
     def verify(self, name: str, sample: int | None = None) -> Report:
         """Recompute a view from its own SQL text and compare."""
+        if sample is not None and (not isinstance(sample, int) or sample < 1):
+            raise UsageError("RUNNEL-USAGE", f"{sample!r} is no sample", hint="give N to compare one row in N")
         snapshot = self.runtime.lake.snapshot()
         return verify(self.runtime.lake, self.runtime.engine, definitions.find_view(snapshot, name), sample=sample)
+
+    def verify_target(
+        self, name: str, views: Sequence[str] = (), *, repair: bool = False
+    ) -> list[target_check.Checked]:
+        """Compare a target's tables with its views, all or these; `repair` writes the rows that differ, and compares again."""
+        (follower,) = self._targets(name).followers.values()
+        wanted, target = follower.wanted, follower.target
+        try:
+            found = list(target_check.compare(self.runtime, wanted, target, views))
+            wrong = [checked.view for checked in found if not checked.ok]
+            if not repair or not wrong:
+                return found
+            target_check.repair(self.runtime, wanted, target, wrong)
+            again = {checked.view: checked for checked in target_check.compare(self.runtime, wanted, target, wrong)}
+            return [
+                replaced(checked, repaired=again[checked.view]) if checked.view in again else checked
+                for checked in found
+            ]
+        finally:
+            follower.close()
 
     def verify_all(self) -> list[Report]:
         """Verify every view."""
@@ -539,6 +573,11 @@ def _driver_rows(settings: Config, spark: Any) -> int:
     master = spark.conf.get("spark.master", "") if spark is not None else settings.spark.master
     local = settings.spark.remote is None and str(master).startswith("local")
     return CHANGES if local else CHANGES_ON_CLUSTER
+
+
+def _need_string(what: str, value: object) -> None:
+    if not isinstance(value, str):
+        raise UsageError("RUNNEL-USAGE", f"{what} is {value!r}, not text", hint="give a string")
 
 
 def _need_text(what: str, value: object) -> None:

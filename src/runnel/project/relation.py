@@ -25,14 +25,22 @@ class Result:
     """Rows of a query: computed when asked for, in the form asked for."""
 
     def __init__(
-        self, engine: Engine, make: Callable[[], tuple[str, dict[str, Input], tuple[Column, ...] | None]]
+        self,
+        engine: Engine,
+        make: Callable[[], tuple[str, dict[str, Input], tuple[Column, ...] | None]],
+        *,
+        closed: bool = False,
     ) -> None:
-        """Keep how to compute the rows."""
-        self._engine, self._make = engine, make
+        """Keep how to compute the rows. `closed` says that the text leaves nothing open, so a small one needs no Spark job."""
+        self._engine, self._make, self._closed = engine, make, closed
 
     def to_arrow(self) -> pa.Table:
-        """Give the rows as an Arrow table."""
+        """Return the rows as an Arrow table."""
         sql, inputs, columns = self._make()
+        if self._closed and columns is not None:
+            found = self._engine.in_driver(sql, inputs, columns, closed=True)
+            if found is not None:
+                return found
         return self._engine.rows(sql, inputs, columns)
 
     def to_pandas(self) -> Any:
@@ -106,7 +114,7 @@ class RelationHandle:
             check_fresh(snapshot, [relation.name], strict=strict)
             return (*contents.rows_query(self._engine, snapshot, relation), relation.rows)
 
-        return Result(self._engine, make)
+        return Result(self._engine, make, closed=True)
 
     def to_arrow(self, at: int | None = None, *, strict: bool = False) -> pa.Table:
         """Give the rows as an Arrow table."""
