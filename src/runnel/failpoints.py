@@ -36,6 +36,8 @@ POINTS: tuple[str, ...] = (
     "capture:read",
     "capture:committed",
     "capture:settled",
+    "deliver:table-made",
+    "deliver:sent",
     "deliver:rows-written",
     "deliver:marked",
 )

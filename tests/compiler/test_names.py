@@ -97,3 +97,15 @@ def test_a_generators_alias_keeps_its_quotes(dialect: Dialect) -> None:
     written = sqlglot.parse_one(sql, dialect=dialect).sql(dialect)
     assert "`~2 a``b` AS x" in written
     assert sqlglot.parse_one(written, dialect=dialect).sql(dialect) == written
+
+
+@pytest.mark.parametrize("hint", ["BROADCAST(c)", "MERGE(o, c), REPARTITION(3, o)", "SHUFFLE_HASH(nobody)"])
+def test_a_hint_names_aliases_and_no_tables(project: Project, hint: str) -> None:
+    project.create_table("left_one", "k INT, v INT")
+    project.create_table("c", "k INT, v INT")
+    project.create_view(
+        "hinted", f"SELECT /*+ {hint} */ o.v, c.w FROM left_one o JOIN (SELECT k, v AS w FROM c) c ON o.k = c.k"
+    )
+    project.sql("INSERT INTO left_one VALUES (1, 2); INSERT INTO c VALUES (1, 3)")
+    assert project.explain("hinted").incremental
+    assert project.view("hinted").to_pylist() == [{"v": 2, "w": 3}]

@@ -104,3 +104,32 @@ def test_a_large_double_that_came_and_went_leaves_nothing_and_a_full_refresh_agr
         project.refresh("v", full=True)
         assert project.view("v").to_pylist() == [{"s": 2e30, "m": 2e30, "d": 0.0}]
         assert project.verify("v").ok
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_spread_of_bigints_is_exact_and_has_room_for_the_largest(engine: DuckDbEngine, seed: int) -> None:
+    random = Random(seed)
+    kinds = (
+        lambda: random.randint(-MOST - 1, MOST),
+        lambda: random.choice((MOST, -MOST - 1, 2**62, 0)),
+        lambda: 10**18 + random.randint(0, 3),
+        lambda: 1_700_000_000_000_000 + random.randint(-(10**10), 10**10),
+        lambda: random.randint(-5, 5),
+    )
+    state = Maintained(engine, [table("t", "g INT, a BIGINT")])
+    state.define("v", "SELECT g, var_pop(a) AS p, stddev(a) AS d FROM t GROUP BY g")
+    there: dict[int, list[int]] = {group: [] for group in range(len(kinds))}
+    for _ in range(3):
+        changes: list[tuple[tuple[object, ...], int]] = []
+        for group, rows in there.items():
+            if len(rows) > 3:
+                changes.append(((group, rows.pop(random.randrange(len(rows)))), -1))
+            new = [kinds[group]() for _ in range(random.randint(2, 9))]
+            rows += new
+            changes += [((group, value), 1) for value in new]
+        state.apply({"t": changes})
+        for row in state.rows("v").to_pylist():
+            exact = pvariance([Fraction(value) for value in there[row["g"]]])
+            assert row["p"] == pytest.approx(float(exact), rel=1e-14, abs=0), row
+            few = len(there[row["g"]])
+            assert row["d"] == pytest.approx(math.sqrt(exact * few / (few - 1)), rel=1e-14, abs=0), row

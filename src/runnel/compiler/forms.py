@@ -44,6 +44,15 @@ _CLAUSES = frozenset(
         "VALUES",
     ]
 )
+_SET_OPERATORS = frozenset(["UNION", "EXCEPT", "INTERSECT", "MINUS"])
+_AFTER_A_QUERY = _SET_OPERATORS | frozenset(["ORDER", "SORT", "CLUSTER", "DISTRIBUTE", "LIMIT", "OFFSET"])
+_BEFORE_A_QUERY = (
+    _SET_OPERATORS
+    | _CLAUSES
+    | frozenset(
+        ["AS", "IN", "EXISTS", "JOIN", "LATERAL", "ALL", "DISTINCT", "AND", "OR", "NOT", "THEN", "ELSE", "WHEN"]
+    )
+)
 _AFTER_A_TABLE = _CLAUSES | frozenset(
     [
         "JOIN",
@@ -68,16 +77,65 @@ def readable(sql: str) -> str:
 
     >>> readable("TABLE z"), readable("VALUES (1, 'a')")
     ('SELECT * FROM z', "SELECT * FROM VALUES (1, 'a')")
+    >>> readable("WITH c AS (SELECT 1) TABLE c UNION ALL (VALUES (2))")
+    'WITH c AS (SELECT 1) SELECT * FROM c UNION ALL (SELECT * FROM VALUES (2))'
+    >>> readable("SELECT stack(1, 2, 3) AS (values, b), (table) FROM t WHERE a IN (values)")  # columns
+    'SELECT stack(1, 2, 3) AS (values, b), (table) FROM t WHERE a IN (values)'
     >>> readable("SELECT k FROM IDENTIFIER('shop.z') -- IDENTIFIER('a')")
     "SELECT k FROM `shop`.`z` -- IDENTIFIER('a')"
     """
-    found = [token for token in tokens(sql) if token.kind != "comment"]
-    first = found[0].text.upper() if found else ""
-    if first == "TABLE" and len([t for t in found if t.text != ";"]) > 1:
-        sql = f"{sql[: found[0].start]}SELECT * FROM{sql[found[0].end :]}"
-    elif first == "VALUES":
-        sql = f"{sql[: found[0].start]}SELECT * FROM {sql[found[0].start :]}"
+    found = [token for token in tokens(sql) if token.kind != "comment" and token.text != ";"]
+    for at in range(len(found) - 1, -1, -1):
+        token = found[at]
+        if token.text.upper() not in ("TABLE", "VALUES") or token.kind != "word" or not _begins_query(found, at):
+            continue
+        if token.text.upper() == "VALUES":
+            if _begins_rows(found, at + 1):
+                sql = f"{sql[: token.start]}SELECT * FROM {sql[token.start :]}"
+        elif _names_a_table(found, at + 1):
+            sql = f"{sql[: token.start]}SELECT * FROM{sql[token.end :]}"
     return _identifiers(sql)
+
+
+def _begins_query(found: list[Token], at: int) -> bool:
+    """Return whether a query may begin here: where the text does, in a bracket that is not a call's, after UNION or a WITH."""
+    before = found[at - 1].text.upper() if at else ""
+    if before in ("ALL", "DISTINCT") and at > 1:
+        before = found[at - 2].text.upper()
+    if before == "(":
+        return at < 2 or found[at - 2].kind == "symbol" or found[at - 2].text.upper() in _BEFORE_A_QUERY
+    if before == ")":
+        opens = _opening(found, at - 1)
+        return opens > 1 and found[0].text.upper() == "WITH" and found[opens - 1].text.upper() == "AS"
+    return before == "" or before in _SET_OPERATORS
+
+
+def _opening(found: list[Token], at: int) -> int:
+    """Return the place of the bracket that the one here closes."""
+    depth = 0
+    for back in range(at, -1, -1):
+        depth += (found[back].text == ")") - (found[back].text == "(")
+        if not depth:
+            return back
+    return -1
+
+
+def _begins_rows(found: list[Token], at: int) -> bool:
+    """Return whether rows begin here: after a column called `values` there is never a bracket or a literal."""
+    return at < len(found) and (found[at].text == "(" or found[at].kind == "string" or found[at].text[0].isdigit())
+
+
+def _names_a_table(found: list[Token], at: int) -> bool:
+    """Return whether a table's name follows, and nothing that would make the word before it a column."""
+    while at < len(found) and found[at].kind in ("word", "name"):
+        if at + 1 >= len(found) or found[at + 1].text == ")" or found[at + 1].text.upper() in _AFTER_A_QUERY:
+            return True
+        if found[at + 1].text == "(":
+            return found[at].text.upper() == "IDENTIFIER"
+        if found[at + 1].text != ".":
+            return False
+        at += 2
+    return False
 
 
 def _identifiers(sql: str) -> str:

@@ -1,6 +1,7 @@
 """Variance and standard deviation from sums of whole numbers: exact before the last division, so that nothing drifts.
 
-An integer is itself a whole number, a decimal is one by its unscaled digits. A double x with |x| < 2^44 is taken apart, without
+An integer is itself a whole number, a decimal is one by its unscaled digits; a BIGINT is taken apart, because its squares
+leave no room for a sum. A double x with |x| < 2^44 is taken apart, without
 rounding, as (h + l / 2^50) / 2^8 with whole h and l; what is lost is below 2^-58. Then the sums of h, h*h, l, h*l and l*l are
 exact. Larger doubles are scaled by a power of two first, their *band*, and sums are told apart by it. Squares of distances from the
 mean are then added up over the bands of a group, each from its own mean, as is done for parts of a sample. NaN and the infinities
@@ -26,6 +27,8 @@ def value(function: str, argument: str, type_: Type, n: Partial) -> Value:
     """Choose the sums of `var_pop`, `var_samp`, `stddev_pop` or `stddev_samp` and the formula over them."""
     if type_.name in types.FLOATS:
         return _of_doubles(function, argument, n)
+    if type_ == BIGINT:
+        return _of_long(function, argument, n)
     scale = type_.scale if isinstance(type_, Decimal) else 0
     whole = f"CAST({quoted(argument)} AS DECIMAL(19,{scale}))"
     if scale:
@@ -37,6 +40,36 @@ def value(function: str, argument: str, type_: Type, n: Partial) -> Value:
         return _finished(function, top)
 
     return Value(_DOUBLE, formula("DECIMAL(38,0)"), formula("HUGEINT"), parts)
+
+
+_UNIT = "CAST('10000000000' AS DECIMAL(11,0))"
+"""A BIGINT is taken apart as h * 10^10 + l: the sum of a few squares of 38 digits has no room, those of h, l and h*l have."""
+
+
+def _of_long(function: str, argument: str, n: Partial) -> Value:
+    whole = f"CAST({quoted(argument)} AS DECIMAL(19,0))"
+    h, l = f"CAST({whole} div {_UNIT} AS DECIMAL(19,0))", f"CAST({whole} % {_UNIT} AS DECIMAL(19,0))"  # noqa: E741
+    factors = {"s1": whole, "hh": f"{h} * {h}", "hl": f"{h} * {l}", "ll": f"{l} * {l}"}
+    parts = (n, *(_sum(kind, argument, what) for kind, what in factors.items()))
+    spread, in_duckdb = _spread_in_parts("DECIMAL(38,0)", "div"), _spread_in_parts("HUGEINT", "//")
+    return Value(_DOUBLE, _finished(function, spread), _finished(function, in_duckdb), parts)
+
+
+def _spread_in_parts(whole_type: str, over: str) -> str:
+    """Write n * sum(x*x) - sum(x)^2 from sums over parts of x: around a whole number near the mean, so that little is cancelled."""
+    unit = f"CAST(10000000000 AS {whole_type})" if over == "//" else _UNIT
+    n, total, hh, hl, ll = (f"CAST({{{kind}}} AS {whole_type})" for kind in ("n", "s1", "hh", "hl", "ll"))
+    near = f"CAST({{s1}} {over} {{n}} AS {whole_type})"
+    h = f"CAST({near} {over} {unit} AS {whole_type})"
+    l = f"({near} - {h} * {unit})"  # noqa: E741
+    rest = f"({total} - {n} * {near})"
+    high = f"(({hh} - {n} * {h} * {h}) * {unit} + 2 * ({hl} - {n} * {h} * {l}))"
+    low = f"({ll} - {n} * {l} * {l} - 2 * {near} * {rest})"
+    exact = f"CAST({n} * ({high} * {unit} + {low}) - {rest} * {rest} AS DOUBLE)"
+    parts = f"CAST({high} AS DOUBLE) * CAST('1e10' AS DOUBLE) + CAST({low} AS DOUBLE)"
+    rough = f"CAST({n} AS DOUBLE) * ({parts}) - CAST({rest} AS DOUBLE) * CAST({rest} AS DOUBLE)"
+    fits = f"abs(CAST({high} AS DOUBLE)) * CAST({{n}} AS DOUBLE) < 1e27 AND CAST({{n}} AS DOUBLE) < 3e8"
+    return f"CASE WHEN {fits} THEN {exact} ELSE {rough} END"
 
 
 def _sum(kind: str, argument: str, whole: str) -> Partial:

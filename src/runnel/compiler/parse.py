@@ -49,11 +49,18 @@ def parse_statements(sql: str, place: Place | None = None) -> list[exp.Expr]:
         tokens = DIALECT.tokenize(sql)
         if UNWRITABLE.search(sql):
             _refuse_unwritable(tokens, sql, place)
-        return [tree for tree in DIALECT.parser().parse(tokens, sql) if tree is not None]
+        return [_unhinted(tree) for tree in DIALECT.parser().parse(tokens, sql) if tree is not None]
     except SqlglotError as error:
         raise syntax_error(error, sql, place) from error
     except RecursionError as error:
         raise too_deep(place) from error
+
+
+def _unhinted(tree: exp.Expr) -> exp.Expr:
+    """Leave hints out of a tree: they mean nothing for the rows, and what they name are aliases, not tables that are read."""
+    for hint in list(tree.find_all(exp.Hint)):
+        hint.pop()
+    return tree
 
 
 def _refuse_unwritable(tokens: list[Token], sql: str, place: Place | None) -> None:

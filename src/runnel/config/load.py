@@ -51,13 +51,14 @@ def load(folder: Path, environment: Mapping[str, str] | None = None) -> Config:
     if document is None:
         raise Problems(problems)
     document.section((), SECTIONS)
+    project = _project(document, folder)
     config = Config(
         folder=folder,
-        project=_project(document, folder),
+        project=project,
         state=_state(document, folder),
         spark=_spark(document),
         run=_run(document),
-        sources=_sources(document),
+        sources=_sources(document, project.name),
         targets=_targets(document),
         rebuilds=_rebuilds(document),
         sql_files=sql_files,
@@ -163,7 +164,7 @@ def _on_difference(document: Document) -> Literal["rebuild", "stop", "report"]:
     return cast('Literal["rebuild", "stop", "report"]', value)
 
 
-def _sources(document: Document) -> tuple[Source, ...]:
+def _sources(document: Document, project: str) -> tuple[Source, ...]:
     sources: dict[str, Source] = {}
     for name, values in document.section(("sources",)).items():
         path = ("sources", name)
@@ -173,7 +174,8 @@ def _sources(document: Document) -> tuple[Source, ...]:
         if name.lower() in (other.lower() for other in sources):
             document.problem("NAME", f"two sources are named {name!r}", path, "names are compared without case")
         settings = {key: value for key, value in values.items() if key != "type"}
-        sources[name] = Source(name, type_, settings, document.place(path), _places(document, path, values))
+        places = _places(document, path, values)
+        sources[name] = Source(name, type_, settings, document.place(path), places, project)
     return tuple(sources.values())
 
 

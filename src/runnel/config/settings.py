@@ -60,13 +60,17 @@ class Run:
 
 @dataclass(frozen=True)
 class Source:
-    """`[sources.NAME]`: `settings` holds every key but `type`; what they mean is its connector's matter."""
+    """`[sources.NAME]`: `settings` holds every key but `type`; what they mean is its connector's matter.
+
+    `project` is the project's name, after which a store may name what it keeps for the source.
+    """
 
     name: str
     type: str
     settings: Mapping[str, Any]
     place: Place
     places: Mapping[str, Place] = field(default_factory=dict)
+    project: str = ""
 
     @property
     def label(self) -> str:

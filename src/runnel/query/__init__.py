@@ -9,7 +9,7 @@ import pyarrow as pa
 from runnel.compiler import bind
 from runnel.engine import contents
 from runnel.engine.inputs import Inputs, Pending
-from runnel.errors import Terminal
+from runnel.errors import Terminal, UsageError
 from runnel.lake.compaction import fold
 from runnel.model.relation import WEIGHT, find_relation
 
@@ -33,6 +33,13 @@ def bound(engine: Engine, snapshot: Snapshot, sql: str) -> tuple[str, dict[str, 
 
 def changes(lake: Lake, engine: Engine, name: str, since: int, until: int | None = None) -> pa.Table:
     """Give the net signed rows by which a table or view changed after epoch `since`, up to `until`."""
+    if since is None or (isinstance(since, int) and isinstance(until, int) and until < since):
+        last = "" if until is None else f" to {until}"
+        raise UsageError(
+            "RUNNEL-EPOCH-UNKNOWN",
+            f"from {since!r}{last} are no epochs",
+            hint="give an epoch, such as tx.epoch, and a later one",
+        )
     head = lake.snapshot(until)
     relation = find(head, name)
     old = lake.snapshot(since)

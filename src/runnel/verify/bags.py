@@ -154,7 +154,7 @@ def same_totals(engine: Engine, asked: Comparison) -> bool:
     columns = asked.relation.rows
     typed = ", ".join(f"CAST({quote(c.name)} AS {c.type}) AS {quote(c.name)}" for c in columns)
     totals = ["count(*)", *(f"count({quote(c.name)})" for c in columns)]
-    exact = [quote(c.name) for c in columns if not types.nested(c.type) and not types.floating(c.type)]
+    exact = [quote(c.name) for c in columns if _hashed(c)]
     if exact and engine.name == "spark":
         totals.append(f"coalesce(sum(CAST(xxhash64({', '.join(exact)}) AS DECIMAL(20,0))), 0)")
     listed = ", ".join(f"CAST({text} AS STRING) AS total_{at}" for at, text in enumerate(totals))
@@ -164,6 +164,15 @@ def same_totals(engine: Engine, asked: Comparison) -> bool:
         asked.inputs,
     ).to_pylist()
     return bool(rows[0] == rows[1])
+
+
+def totals_cover(engine: Engine, columns: Sequence[Column]) -> bool:
+    """Return whether totals over all rows hold the values of all columns, not only how many there are."""
+    return engine.name == "spark" and all(_hashed(column) for column in columns)
+
+
+def _hashed(column: Column) -> bool:
+    return not types.nested(column.type) and not types.floating(column.type)
 
 
 def _counted(engine: Engine, asked: Comparison) -> Found:
