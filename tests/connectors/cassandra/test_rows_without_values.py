@@ -72,7 +72,7 @@ def test_a_deletion_dated_before_a_row_was_seen_is_left_to_the_server(shop: Shop
 
 def test_the_full_log_tells_the_end_of_rows_without_values(shop: Shop) -> None:
     shop.configure(tables=["t"], recheck="1 second")
-    shop.cql(KEYS, "INSERT INTO KS.t (k, c) VALUES (1, 1) USING TTL 8")
+    shop.cql(KEYS, "INSERT INTO KS.t (k, c) VALUES (1, 1) USING TTL 15")
     assert shop.told("log") == ["ins :"]
     shop.cql("INSERT INTO KS.t (k, c) VALUES (1, 2) USING TTL 1")
     found: list[str] = []
