@@ -129,8 +129,11 @@ _TEXT = re.compile(r"""('(?:[^'\\]|''|\\.)*'|`(?:[^`]|``)*`)""")
 _NAME = re.compile(r"(?<![\w`.$])((?:fk\d[ab]|id|k|[a-z]\d+)(?:\.(?:fk\d[ab]|id|k|[a-z]\d+))*)(?!\w)")
 
 
-def disguised(rng: random.Random, case: Case) -> Case:
-    """Give the case with other names, the same in tables, rows and views."""
+def disguised(rng: random.Random, case: Case, *, spark: bool = True) -> Case:
+    """Give the case with other names, the same in tables, rows and views.
+
+    Only Spark tells the common columns of a NATURAL JOIN by their letters as written; for others they are written in one way.
+    """
     found = {
         part
         for _, sql in case.views
@@ -142,14 +145,13 @@ def disguised(rng: random.Random, case: Case) -> Case:
     relations = {table.name for table in case.tables} | {name for name, _ in case.views}
     named = _invent(rng, sorted(found | columns | relations), relations)
 
-    def written(name: str) -> str:
-        return ".".join(_quoted(rng, named[part]) for part in name.split("."))
+    recased = spark or not any("NATURAL " in sql for _, sql in case.views)
+
+    def written(found: re.Match[str]) -> str:
+        return ".".join(_quoted(rng, named[part], recased=recased) for part in found[1].split("."))
 
     def text(sql: str) -> str:
-        parts = _TEXT.split(sql)
-        return "".join(
-            part if at % 2 else _NAME.sub(lambda found: written(found[1]), part) for at, part in enumerate(parts)
-        )
+        return "".join(part if at % 2 else _NAME.sub(written, part) for at, part in enumerate(_TEXT.split(sql)))
 
     views = tuple((named[name], text(sql)) for name, sql in case.views)
     tables = tuple(_renamed(table, named) for table in case.tables)
@@ -187,10 +189,11 @@ def _outside(sql: str) -> list[str]:
     return _TEXT.split(sql)[::2]
 
 
-def _quoted(rng: random.Random, name: str) -> str:
+def _quoted(rng: random.Random, name: str, *, recased: bool) -> str:
     plain = _BARE.fullmatch(name) and name.lower() not in RESERVED
     if plain and rng.random() < 0.6:
-        return name if rng.random() < 0.8 else rng.choice((name.upper(), name.lower()))
+        other = rng.random() >= 0.8 and rng.choice((name.upper(), name.lower()))
+        return other if other and recased else name
     return "`" + name.replace("`", "``") + "`"
 
 

@@ -81,4 +81,4 @@ def random_case(
         views.append((f"v{i + 1}", made.sql))
         maker.tables.append((f"v{i + 1}", made.columns))
     case = Case(tables, start, tuple(views), tuple(random_batches(rng, bags, many=many)), frozenset(maker.used))
-    return disguised(random.Random(f"names of {seed}"), case) if names and seed % 4 else case
+    return disguised(random.Random(f"names of {seed}"), case, spark=spark) if names and seed % 4 else case
