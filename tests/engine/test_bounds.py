@@ -38,6 +38,29 @@ def test_a_result_beyond_the_bound_is_never_held() -> None:
     assert engine.rows_within(Bound(), "SELECT n FROM `a`", {"a": rows}, NUMBER).num_rows == 100_000
 
 
+@pytest.mark.parametrize("threads", [1, 2])
+def test_a_union_of_joins_ends_however_many_rows_its_first_branch_has(threads: int) -> None:
+    """DuckDB never ends such a query when it is read while it runs: its buffer is full, and the other branches wait for the first."""
+    count = 1_000_000
+    columns = (Column("x", types.Type("double")),)  # these DuckDB reads from its own tables: it knows their sizes
+    many = Rows(pa.table({"x": pa.array(range(count), pa.float64())}), columns)
+    few = Rows(pa.table({"x": pa.array([0.0] * 700, pa.float64())}), columns)
+    engine = DuckDbEngine(threads=threads)
+    branch = "SELECT a.x + {0} AS x FROM `t` a JOIN `t` b ON a.x = b.x + {0}"
+    text = " UNION ALL ".join(branch.format(number) for number in range(3))
+    for rows, wanted in ((many, 3 * count - 3), (few, 700 * 700)):
+        for bound in (None, Bound()):
+            assert engine.rows_within(bound, text, {"t": rows}, columns).num_rows == wanted
+
+
+def test_what_does_not_fit_into_the_memory_of_the_lane_is_beyond_the_bound() -> None:
+    wide = Rows(pa.table({"s": ["x" * 10_000] * 1_000}), (Column("s", types.STRING),))
+    engine = DuckDbEngine(memory_limit="100MB")
+    text = "SELECT a.s || CAST(row_number() OVER (ORDER BY a.s) AS STRING) AS s FROM `a` a CROSS JOIN `a` b"
+    with pytest.raises(TooLarge):
+        engine.rows_within(Bound(), text, {"a": wide}, wide.columns)
+
+
 def test_an_error_in_a_row_is_the_same_error_within_a_bound() -> None:
     """A result that is taken as it comes fails like one that is taken at once."""
     rows = Rows(pa.table({"n": pa.array([2**62, 2**62], pa.int64())}), NUMBER)

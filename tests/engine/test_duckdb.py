@@ -202,7 +202,7 @@ def test_an_interrupt_during_a_query_stays_an_interrupt(
 ) -> None:
     """DuckDB raises an error of its own for Ctrl-C, which must not pass for a fault of the view."""
 
-    def interrupted(*_: object) -> pa.Table:
+    def interrupted(*_: object, **__: object) -> pa.Table:
         raise error
 
     monkeypatch.setattr("runnel.engine.duckdb._fetch", interrupted)

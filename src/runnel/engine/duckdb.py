@@ -20,7 +20,7 @@ import pyarrow.dataset as pads
 import pyarrow.parquet as pq
 
 from runnel.engine.analyses import Analyses
-from runnel.engine.base import Derived, Files, Rows, Written
+from runnel.engine.base import Derived, Files, Rows, TooLarge, Written
 from runnel.engine.counts import SPARK, Counted
 from runnel.engine.dialect import to_duckdb
 from runnel.engine.keyed import buckets_of, split
@@ -71,6 +71,7 @@ _CHECKED = pads.ParquetFileFormat(
 MANY_INPUTS = 6
 COPIED_AT_MOST = 1_000_000
 FETCHED_AT_ONCE = 100_000
+RESULT = "~result"
 
 
 def _return_large_buffers() -> None:
@@ -213,7 +214,7 @@ class DuckDbEngine:
                     cursor.execute(f"CREATE TEMP TABLE {_quoted(name + ' (copy)')} AS SELECT * FROM {_quoted(name)}")
                     cursor.execute(f"DROP VIEW IF EXISTS {_quoted(name)}")
                     cursor.execute(f"ALTER TABLE {_quoted(name + ' (copy)')} RENAME TO {_quoted(name)}")
-            return _fetch(cursor, to_duckdb(sql), columns, bound)
+            return _fetch(cursor, to_duckdb(sql), columns, bound, many=_rows(inputs) > FETCHED_AT_ONCE)
         finally:
             cursor.close()
 
@@ -379,11 +380,15 @@ def _in_order(inputs: Mapping[str, Input]) -> list[str]:
     return list(done)
 
 
+def _rows(inputs: Mapping[str, Input]) -> int:
+    found = [item for item in inputs.values() if not isinstance(item, Derived)]
+    return sum(item.table.num_rows if isinstance(item, Rows) else item.rows for item in found)
+
+
 def _sizes_matter(inputs: Mapping[str, Input]) -> bool:
     """Say whether to copy inputs so that DuckDB knows their sizes: it takes Arrow data for one row, and joins at random."""
-    found = [item for item in inputs.values() if not isinstance(item, Derived)]
-    rows = sum(item.table.num_rows if isinstance(item, Rows) else item.rows for item in found)
-    return len(found) > MANY_INPUTS and rows < COPIED_AT_MOST
+    stored = sum(not isinstance(item, Derived) for item in inputs.values())
+    return stored > MANY_INPUTS and _rows(inputs) < COPIED_AT_MOST
 
 
 def _floating(item: Input) -> bool:
@@ -418,21 +423,40 @@ def _register_empty(cursor: duckdb.DuckDBPyConnection, name: str, columns: tuple
 
 
 def _fetch(
-    cursor: duckdb.DuckDBPyConnection, sql: str, columns: Sequence[Column] | None, bound: Bound | None
+    cursor: duckdb.DuckDBPyConnection, sql: str, columns: Sequence[Column] | None, bound: Bound | None, *, many: bool
 ) -> pa.Table:
     wanted = tuple(columns) if columns is not None else _describe(cursor, sql)
     given = ", ".join(_quoted(f"c{i}") for i in range(len(wanted)))
     casts = ", ".join(
         f"CAST({_quoted(f'c{i}')} AS {type_name(c.type)}) AS {_quoted(c.name)}" for i, c in enumerate(wanted)
     )
-    running = cursor.execute(f"SELECT {casts} FROM ({sql}) AS result({given})")
-    table = running.to_arrow_table() if bound is None else _within(running, bound)
-    return table.cast(_schema(wanted))
+    query = f"SELECT {casts} FROM ({sql}) AS result({given})"
+    if bound is None:
+        return cursor.sql(query).to_arrow_table().cast(_schema(wanted))
+    try:
+        return _within(cursor, query, bound, many=many).cast(_schema(wanted))
+    except duckdb.OutOfMemoryException:
+        raise TooLarge from None
 
 
-def _within(running: duckdb.DuckDBPyConnection, bound: Bound) -> pa.Table:
-    """Take a result as it comes, so that one that is too large is never held."""
-    reader = running.to_arrow_reader(FETCHED_AT_ONCE)
+def _within(cursor: duckdb.DuckDBPyConnection, query: str, bound: Bound, *, many: bool) -> pa.Table:
+    """Take a result that may be too large to be held: what is made of `many` rows, or has many, is made in memory that DuckDB bounds.
+
+    A query is never read while it runs: DuckDB waits for ever where a branch of a UNION ALL has more for its reader than
+    its buffer holds, and the next branch was not begun.
+    """
+    few = min(FETCHED_AT_ONCE, bound.rows + 1)
+    if not many:
+        found = cursor.sql(f"{query} LIMIT {few}").to_arrow_table()
+        if found.num_rows < few:
+            bound.check(found.num_rows, found.nbytes)
+            return found
+    cursor.execute(f"CREATE TEMP TABLE {_quoted(RESULT)} AS {query} LIMIT {bound.rows + 1}")
+    return _held(cursor.execute(f"FROM {_quoted(RESULT)}").to_arrow_reader(FETCHED_AT_ONCE), bound)
+
+
+def _held(reader: pa.RecordBatchReader, bound: Bound) -> pa.Table:
+    """Read rows piece by piece, as long as they are within a bound."""
     found, rows, size = [], 0, 0
     try:
         for batch in reader:
