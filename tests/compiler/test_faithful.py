@@ -50,6 +50,7 @@ def test_what_is_read_in_another_way_is_noticed(sql: str, said: str) -> None:
 @pytest.mark.parametrize(
     "sql",
     [
+        "SELECT a FROM t WHERE b < INTERVAL '1 day' OR b > INTERVAL ' -2  months' OR b = INTERVAL '1 day 2 hours' OR b = INTERVAL '1-2' YEAR TO MONTH",
         "SELECT a FROM t WHERE b < INTERVAL -3 SECONDS ORDER BY a DESC NULLS LAST, b NULLS FIRST LIMIT 2",
         "SELECT trim(BOTH 'x' FROM a), substring(a FROM 2 FOR 3), position('a' IN b), 1L, .5, -1e3, X'0F', r'a\\b' FROM t",
         "SELECT first(a, true), any_value(a) IGNORE NULLS, a IS UNKNOWN, a::int, a <=> b, a IS NOT TRUE FROM t",

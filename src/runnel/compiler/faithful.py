@@ -6,6 +6,7 @@ read, so a query of which a literal or a name got lost, or to which a literal wa
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from decimal import Decimal, InvalidOperation
 from itertools import pairwise
@@ -24,6 +25,8 @@ _LITERALS = frozenset(
 )
 _WORDS = frozenset({"unknown", "nulls", "first", "last", "aggregate"})
 """Words that the tokenizer takes for names."""
+_WITH_UNIT = re.compile(r"\s*(?P<number>[+-]?\d+)\s+[A-Za-z]+\s*")
+"""`INTERVAL '1 day'` is written as `INTERVAL '1' DAY`."""
 
 
 def misread(sql: str, tree: exp.Expr) -> str:
@@ -45,7 +48,7 @@ def misread(sql: str, tree: exp.Expr) -> str:
 def _parts(found: list[Token]) -> tuple[Counter[str], Counter[str]]:
     """Count the literals of a text, and its names; what is called is no name, for many functions have several."""
     literals = Counter(
-        _literal(f".{token.text}" if before.token_type is TokenType.DOT else token.text)
+        _literal(token.text, before.token_type)
         for before, token in pairwise([found[0], *found])
         if token.token_type in _LITERALS
     )
@@ -62,8 +65,12 @@ def _parts(found: list[Token]) -> tuple[Counter[str], Counter[str]]:
     return literals, names
 
 
-def _literal(text: str) -> str:
+def _literal(text: str, before: TokenType) -> str:
     """Give a number as it is written in one way, without a sign, which may stand inside the literal of an interval or before it."""
+    if before is TokenType.DOT:  # .5
+        text = f".{text}"
+    if before is TokenType.INTERVAL and (whole := _WITH_UNIT.fullmatch(text)):
+        text = whole["number"]
     try:
         return str(abs(Decimal(text)).normalize())
     except InvalidOperation:
