@@ -107,6 +107,8 @@ CASES: dict[str, dict[str, str]] = {
         "ROLLUP": "SELECT k, s, sum(v) AS t, grouping(s) AS g FROM sales GROUP BY ROLLUP (k, s) HAVING count(*) > 0",
         "CUBE": "SELECT k, s, count(*) AS n, grouping_id() AS g FROM visits GROUP BY CUBE (k, s) HAVING count(*) > 0",
         "WITH ROLLUP": "SELECT k, s, count(*) AS n FROM visits GROUP BY k, s WITH ROLLUP HAVING count(*) > 0",
+        "beside a column": "SELECT k, s, b, count(*) AS n, grouping_id() AS g FROM sales GROUP BY CUBE (k, s), b HAVING count(*) > 0",
+        "beside others": "SELECT k, s, b, count(*) AS n, grouping_id() AS g FROM sales GROUP BY GROUPING SETS ((s), (k)), ROLLUP (b) HAVING count(*) > 0",
         "without the empty set": "SELECT k, s, count(*) AS n FROM visits GROUP BY GROUPING SETS ((k, s), (s))",
         "with MAX and HAVING": "SELECT k, b, max(v) AS m FROM sales GROUP BY ROLLUP (k, b) HAVING count(*) > 1",
     },
@@ -297,6 +299,7 @@ OVER_VIEWS: dict[str, tuple[tuple[str, str], ...]] = {
 
 ON_SPARK: dict[str, str] = {
     "sets": "SELECT k, count(*) AS n, avg(d) AS a, grouping_id() AS g FROM sales GROUP BY ROLLUP (k)",
+    "sets beside a column": "SELECT k, s, b, sum(v) AS t, grouping_id() AS g FROM sales GROUP BY CUBE (k, s), b",
     "natural": "SELECT * FROM (SELECT id, k FROM sales) a NATURAL LEFT JOIN (SELECT k, x FROM visits) b",
     "windows": (
         "SELECT k, x, s, row_number() OVER (PARTITION BY k ORDER BY x) AS n, lag(s) OVER (PARTITION BY k ORDER BY x) AS p, "

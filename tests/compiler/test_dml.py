@@ -60,6 +60,27 @@ def test_plain_values_need_no_engine(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "type_", "plain"),
+    [
+        ("-0.0", "DOUBLE", "0.0"),  # an exact number has no -0
+        ("-0", "FLOAT", "0.0"),
+        ("-0e0", "DOUBLE", "-0.0"),
+        ("DATE '20240101'", "DATE", None),  # Python reads it, Spark does not
+        ("'2024-W01-1'", "DATE", None),
+        ("DATE '2024-02-29'", "DATE", "datetime.date(2024, 2, 29)"),
+        ("16777217.00000001", "FLOAT", None),  # rounded twice it would be another number
+        ("1.00500000000000000000001e0", "DECIMAL(12,2)", None),
+        ("1.005", "DECIMAL(12,2)", "Decimal('1.01')"),
+        ("1234567890123456789012345678901234567890", "DOUBLE", None),  # more digits than an exact number may have
+    ],
+)
+def test_plain_values_are_what_spark_reads(value: str, type_: str, plain: str | None) -> None:
+    shop = by_name([table("t", f"x {type_}")])
+    (dml,) = compile_dml(f"INSERT INTO t VALUES ({value})", shop, lambda *_: ())
+    assert (None if dml.literal_rows is None else repr(dml.literal_rows[0]["x"])) == plain
+
+
+@pytest.mark.parametrize(
     ("sql", "code", "hint"),
     [
         ("INSERT INTO ordes VALUES (1)", "TABLE", "did you mean 'orders'?"),

@@ -82,6 +82,18 @@ def test_what_went_of_one_key_and_came_of_another_is_no_update(project: Project)
     assert sorted((e["old"]["id"], e["new"]["id"]) for e in last) == [(2, 2), (3, 3), (9, 9)]
 
 
+@pytest.mark.parametrize(
+    ("type_", "key"), [("BINARY", b""), ("BINARY", b"\xff\x00a"), ("DOUBLE", float("nan")), ("FLOAT", float("nan"))]
+)
+def test_keys_of_every_type_are_found(project: Project, type_: str, key: object) -> None:
+    project.create_table("odd", f"k {type_}, x DOUBLE", key=["k"])
+    for x in (1.0, float("nan"), float("nan")):
+        with project.transaction() as tx:
+            tx.upsert("odd", [{"k": key, "x": x}])
+    assert [entry["op"] for entry in project.history("odd", {"k": key})][:2] == ["insert", "update"]
+    assert len(project.history("odd", {"k": key}, column="x")) == 2
+
+
 def test_times_are_compared_as_times_however_they_are_written(project: Project) -> None:
     change(project, 1)
     (entry,) = project.history("t", {"id": 1})

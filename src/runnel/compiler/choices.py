@@ -470,12 +470,24 @@ def _open_aggregate(node: exp.Expr) -> bool:
         return False
     parent = node.parent
     while isinstance(parent, (exp.IgnoreNulls, exp.RespectNulls, exp.Filter, exp.WithinGroup)):
+        if isinstance(parent, exp.WithinGroup) and _ordered_by_itself(node, parent):
+            return False
         parent = parent.parent
     if isinstance(parent, exp.Window):
         return False
     if name == "mode" and isinstance(node, exp.Anonymous) and len(node.expressions) > 1:
         return False
     return not (name in COLLECTING and isinstance(parent, exp.Func) and _name(parent) in ORDERLESS)
+
+
+def _ordered_by_itself(call: exp.Expr, within: exp.WithinGroup) -> bool:
+    """Say whether values are listed in an order of their own: equal ones may change places then. A collation calls others equal too."""
+    argument = next(iter(call.expressions), None) if isinstance(call, exp.Anonymous) else call.this
+    if isinstance(argument, exp.Distinct):
+        argument = argument.expressions[0]
+    order = within.expression
+    collated = order.find(exp.Collate) or any(_name(one) == "collate" for one in order.find_all(exp.Func))
+    return isinstance(order, exp.Order) and not collated and any(o.this == argument for o in order.expressions)
 
 
 def _text(node: exp.Expr, most: int = 80) -> str:

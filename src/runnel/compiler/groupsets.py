@@ -14,40 +14,59 @@ from runnel.compiler.spark import DIALECT
 from runnel.compiler.support import NotLinear
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from runnel.compiler.joins import From
     from runnel.compiler.lower import Lowering, Output
     from runnel.compiler.plan import Node
 
 Sets = list[list[exp.Expr]]
+_FORMS = (exp.Cube, exp.Rollup, exp.GroupingSets)
 
 
-def grouping_sets(context: Lowering, group: exp.Group | None, frame: From, outputs: list[Output]) -> Sets | None:
-    """Give the sets a GROUP BY names, as expressions over the plan; None where it is a plain one."""
+def grouping_sets(
+    context: Lowering, group: exp.Group | None, frame: From, outputs: list[Output]
+) -> tuple[Sets, list[exp.Expr]] | None:
+    """Give the sets a GROUP BY names and all they group by, as expressions over the plan; None where it is a plain one.
+
+    What is grouped by comes in the order of the text, item by item: `grouping_id()` counts its bits in that order.
+    """
     if group is None:
         return None
     special = [k for k in ("cube", "rollup", "grouping_sets") if group.args.get(k)]
-    forms = (exp.Cube, exp.Rollup, exp.GroupingSets)
-    if not special and not any(isinstance(e, forms) for e in group.expressions):
+    if not special and not any(isinstance(e, _FORMS) for e in group.expressions):
         return None
 
     def resolve(item: exp.Expr) -> exp.Expr:
         bare = item.unnest()
         return (ordinal(bare, outputs, frame.scope) or context.resolve(bare, frame.scope, frame)).unnest()
 
-    plain = [e for e in group.expressions if not isinstance(e, forms)]
+    items = [*group.expressions, *_args(group, special)]
+    plain = [e for e in items if not isinstance(e, _FORMS)]
     if group.args.get("grouping_sets") and plain:  # GROUP BY a, b GROUPING SETS (...): all columns first, then the sets
-        if group.parent is not None and any(not g.expressions for g in group.parent.find_all(exp.GroupingId)):
+        if _counts_all(group):
             raise NotLinear("grouping sets", group, "grouping_id() beside GROUP BY ... GROUPING SETS")
-        plain = []
-    parts: list[Sets] = []
-    for node in [*(e for e in group.expressions if isinstance(e, forms)), *_args(group, special)]:
-        if not node.expressions:  # GROUP BY a, b WITH ROLLUP
-            parts.append(_of(node, [[resolve(e)] for e in plain]))
-            plain = []
-            continue
-        parts.append(_of(node, [[resolve(e) for e in _members(item)] for item in node.expressions], node))
-    parts = [[[resolve(e)]] for e in plain] + parts
-    return [[e for part in chosen for e in part] for chosen in product(*parts)]
+        items = [e for e in items if isinstance(e, _FORMS)]
+    elif any(isinstance(e, _FORMS) and not e.expressions for e in items):  # GROUP BY a, b WITH ROLLUP
+        items = [e for e in items if isinstance(e, _FORMS)]
+    parts = [_part(item, plain, resolve) for item in items]
+    groups = [e for part in parts for e in dict.fromkeys(e for chosen in part for e in chosen)]
+    if len(set(groups)) < len(groups) and _counts_all(group):
+        raise NotLinear("grouping sets", group, "grouping_id() beside a column that is grouped by twice")
+    return [[e for part in chosen for e in part] for chosen in product(*parts)], list(dict.fromkeys(groups))
+
+
+def _part(item: exp.Expr, plain: list[exp.Expr], resolve: Callable[[exp.Expr], exp.Expr]) -> Sets:
+    if not isinstance(item, _FORMS):
+        return [[resolve(item)]]
+    if not item.expressions:
+        return _of(item, [[resolve(e)] for e in plain])
+    return _of(item, [[resolve(e) for e in _members(one)] for one in item.expressions], item)
+
+
+def _counts_all(group: exp.Group) -> bool:
+    """Say whether a query asks for `grouping_id()` of all that is grouped by."""
+    return group.parent is not None and any(not g.expressions for g in group.parent.find_all(exp.GroupingId))
 
 
 def _args(group: exp.Group, special: list[str]) -> list[exp.Expr]:
@@ -59,7 +78,7 @@ def _members(item: exp.Expr) -> list[exp.Expr]:
 
 
 def _of(form: exp.Expr, items: list[list[exp.Expr]], nested: exp.Expr | None = None) -> Sets:
-    if nested is not None and any(isinstance(i, (exp.Cube, exp.Rollup, exp.GroupingSets)) for i in nested.expressions):
+    if nested is not None and any(isinstance(i, _FORMS) for i in nested.expressions):
         raise NotLinear("grouping sets", form, "grouping sets inside grouping sets")
     if isinstance(form, exp.GroupingSets):
         return items

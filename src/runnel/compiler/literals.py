@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import datetime
 import decimal
+import re
 from typing import TYPE_CHECKING
 
 from sqlglot import exp
 
 from runnel.errors import Terminal
-from runnel.model.types import FLOATS, INTEGERS, Decimal
+from runnel.model.types import FLOATS, INTEGERS, MOST_DIGITS, Decimal
 
 if TYPE_CHECKING:
     from runnel.model.relation import Column, Relation
@@ -22,6 +23,10 @@ _WIDEST = 400
 _SMALLEST = decimal.Decimal("1e-37")
 _LARGEST = {"float": decimal.Decimal("3e38"), "double": decimal.Decimal("1.7e308")}
 """Numbers nearer to zero, or as large, may become zero or infinity: the engine says which, or that it is an error."""
+_DAY = re.compile(r"\d{4}-\d\d-\d\d")
+"""Python also reads `20240101` and `2024-W01-1`, which are no dates to Spark."""
+_ROUNDED_ONCE = {"float": 7, "double": 15}
+"""Digits of a number that is the same whether it is rounded to the type at once, or to a double first."""
 
 
 class _NotPlain(Exception):
@@ -69,6 +74,8 @@ def _from_string(text: str, column: Column) -> object:
 
 
 def _date(text: str) -> datetime.date:
+    if not _DAY.fullmatch(text):
+        raise _NotPlain
     try:
         return datetime.date.fromisoformat(text)
     except ValueError as error:
@@ -76,14 +83,20 @@ def _date(text: str) -> datetime.date:
 
 
 def _number(text: str, column: Column) -> object:
+    """Give a number's value. In the text, one with an exponent is a double, any other an exact number, which has no -0."""
     try:
         value = decimal.Decimal(text)
     except decimal.InvalidOperation as error:
         raise _NotPlain from error
     type_ = column.type
+    exact = "e" not in text.lower()
+    if exact and len(value.as_tuple().digits) > MOST_DIGITS:
+        raise _NotPlain
     if value and not -_WIDEST <= value.adjusted() <= _WIDEST:
         raise _NotPlain  # the engine says whether it is an error, and which
     if isinstance(type_, Decimal):
+        if not exact and len(value.as_tuple().digits) > _ROUNDED_ONCE["double"]:
+            raise _NotPlain
         with decimal.localcontext(decimal.Context(prec=60)):
             rounded = value.quantize(decimal.Decimal(1).scaleb(-type_.scale), rounding=decimal.ROUND_HALF_UP)
         if abs(rounded) >= decimal.Decimal(10) ** (type_.precision - type_.scale):
@@ -96,9 +109,11 @@ def _number(text: str, column: Column) -> object:
             raise _too_large(text, column)
         return int(value)
     if type_.name in FLOATS:
+        if type_.name == "float" and exact and len(value.as_tuple().digits) > _ROUNDED_ONCE["float"]:
+            raise _NotPlain
         if value and not _SMALLEST < abs(value) < _LARGEST[type_.name]:
             raise _NotPlain
-        return float(value)
+        return float(value) if value or not exact else 0.0
     raise _NotPlain
 
 

@@ -230,11 +230,9 @@ def _grouped(
     if select.args.get("qualify") is not None:
         raise NotLinear("unknown form", select, "QUALIFY over aggregates")
     group = select.args.get("group")
-    sets = grouping_sets(context, group, frame, outputs)
-    groups = (
-        group_list(group, outputs, frame.scope, lambda e: context.resolve(e, frame.scope, frame))
-        if sets is None
-        else list(dict.fromkeys(e for chosen in sets for e in chosen))
+    sets, groups = grouping_sets(context, group, frame, outputs) or (
+        None,
+        group_list(group, outputs, frame.scope, lambda e: context.resolve(e, frame.scope, frame)),
     )
     condition = context.resolve(having.this, frame.scope, frame) if having is not None else None
     if sets is not None and len(sets) == 1 and not sets[0]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
@@ -92,7 +92,13 @@ class Spark4(Spark):
             exp.BitwiseLeftShift: lambda self, expression: self.binary(expression, "<<"),
             exp.BitwiseRightShift: lambda self, expression: self.binary(expression, ">>"),
             UnsignedShift: lambda self, expression: self.binary(expression, ">>>"),
+            exp.ArgMax: lambda self, e: self.func("MAX_BY", e.this, e.expression, e.args.get("count")),
+            exp.ArgMin: lambda self, e: self.func("MIN_BY", e.this, e.expression, e.args.get("count")),
         }
+        # A WITH inside another query stays there: its names may be those of tables outside.
+        EXPRESSIONS_WITHOUT_NESTED_CTES: ClassVar[set[type[exp.Expr]]] = set()
+        # Sparks before 4.1 had no TIME.
+        TYPE_MAPPING = {**SparkGenerator.TYPE_MAPPING, exp.DType.TIME: "TIME"}  # noqa: RUF012 - the base class's own form
 
         def lateral_sql(self, expression: exp.Lateral) -> str:
             """Quote the alias of a LATERAL VIEW, which sqlglot writes bare."""
@@ -102,6 +108,22 @@ class Spark4(Spark):
             spelled = expression.copy()
             spelled.args["alias"].set("this", exp.to_identifier(self.sql(alias, "this"), quoted=False))
             return super().lateral_sql(spelled)
+
+
+_CLAUSE_CALLS = frozenset({"CAST", "TRY_CAST", "EXTRACT", "OVERLAY", "POSITION", "SUBSTR", "SUBSTRING", "TRIM"})
+"""Functions that have words between their arguments."""
+_HINTS = frozenset(
+    {
+        "BROADCAST",
+        "BROADCASTJOIN",
+        "MAPJOIN",
+        "MERGE",
+        "MERGEJOIN",
+        "SHUFFLEMERGE",
+        "SHUFFLE_HASH",
+        "SHUFFLE_REPLICATE_NL",
+    }
+)
 
 
 class Verbatim(Spark4):
@@ -118,6 +140,12 @@ class Verbatim(Spark4):
             name: build
             for name, build in SparkParser.FUNCTIONS.items()
             if name.lower() in READ_AGGREGATES | GENERATORS | GRAMMAR
+        }
+        # Of others, arguments would be left out (how often a value counts in a percentile) or added (a comma to listagg).
+        FUNCTION_PARSERS = {  # noqa: RUF012 - the base class's own form
+            name: parse
+            for name, parse in SparkParser.FUNCTION_PARSERS.items()
+            if name in _CLAUSE_CALLS | _HINTS | {"AND", "OR", "MAX_BY", "MIN_BY"}
         }
 
 

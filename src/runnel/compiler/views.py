@@ -15,6 +15,7 @@ from runnel.compiler.bind import bind, bind_tree
 from runnel.compiler.calls import called
 from runnel.compiler.definite import completed
 from runnel.compiler.emit import quoted
+from runnel.compiler.faithful import misread
 from runnel.compiler.forms import bind_by_tokens, readable
 from runnel.compiler.grouping import Grouped
 from runnel.compiler.keyed import keyed_step
@@ -214,11 +215,15 @@ def _compiled(
     read = events.sources(tree, by_name, text)
     compilation = _Compilation(name, text, tree, {**by_name, **events.virtual(read)}, analyse)
     compilation.functions = functions or {}
+    unlike = misread(text.sql, tree)
+    hurdles = [NotLinear("unknown form", tree, f"this query, for as it is read {unlike},").finding] if unlike else []
     if read:
+        if hurdles:
+            raise events.refused(hurdles[0], text)
         events.check(tree, found, read, mode, text)
         events.spread(tree, by_name, text)
         return _event_view(compilation, found, tuple(read))
-    hurdles = [f for f in found if f.support.strategy is Strategy.FULL]
+    hurdles += [f for f in found if f.support.strategy is Strategy.FULL]
     if mode == "full":
         return _full(compilation, [Finding(support.BY_FEATURE["forced"], tree, "recompute"), *found])
     if not hurdles and tables_read(tree) > MOST_FOLLOWED:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from runnel.connectors.base import AT, BEFORE, CHANGE, DELETE, SEQUENCE
 from runnel.lake.entries import Commit
+from runnel.lake.lookup import hashable
 from runnel.model import types
 from runnel.model.relation import WEIGHT, Column, Kind, Relation
 from runnel.pipeline.signed_rows import version_rows
@@ -78,7 +79,11 @@ def versions(
         return []
     files = [file for file in head.kept_changes(relation) if file.begin == epoch]
     rows = lake.read(relation, files).to_pylist() if files else []
-    mine = [row for row in rows if row[WEIGHT] > 0 and all(row[part] == value for part, value in key.items())]
+    mine = [
+        row
+        for row in rows
+        if row[WEIGHT] > 0 and all(hashable(row[part]) == hashable(value) for part, value in key.items())
+    ]
     return list(_pairs(sorted(mine, key=lambda row: row[SEQUENCE])))
 
 

@@ -48,7 +48,7 @@ def history(
         if not _within(moment, epoch, since, until):
             continue
         rows = _changed(runtime, relation.name, epoch)
-        mine = [row for row in rows if all(row[part] == value for part, value in wanted.items())]
+        mine = [row for row in rows if all(hashable(row[part]) == hashable(value) for part, value in wanted.items())]
         for rows_of_one in _by_key(relation, mine):
             found.extend(_entries(rows_of_one, shown, epoch, moment))
     return found
@@ -73,7 +73,7 @@ def _entry(
 ) -> dict[str, Any] | None:
     """Give one change, or None where the column that is asked for did not change by it."""
     before, after = (None if row is None else row[column] if column else row for row in (old, new))
-    if column and before == after:
+    if column and hashable(before) == hashable(after):
         return None
     op = "insert" if old is None else "delete" if new is None else "update"
     return {"epoch": epoch, "time": moment, "op": op, "old": before, "new": after}
@@ -97,7 +97,7 @@ def _entries(rows: list[dict[str, Any]], column: str | None, epoch: int, moment:
     for at in range(max(len(old), len(new))):
         before = _shown(old[at], column) if at < len(old) else None
         after = _shown(new[at], column) if at < len(new) else None
-        if column and before == after:
+        if column and hashable(before) == hashable(after):
             continue
         op = "update" if at < len(old) and at < len(new) else "insert" if at < len(new) else "delete"
         entries.append({"epoch": epoch, "time": moment, "op": op, "old": before, "new": after})
@@ -109,6 +109,8 @@ def _shown(row: dict[str, Any], column: str | None) -> Any:
 
 
 def _typed(type_: types.Type, value: Any) -> Any:
+    if isinstance(value, bytes) and type_.name == "binary":
+        return value
     try:
         given = pa.chunked_array([pa.array([None if value is None else str(value)], pa.string())])
         return exact_cast(given, types.to_arrow(type_))[0].as_py()
