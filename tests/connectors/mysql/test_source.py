@@ -136,6 +136,7 @@ DEFINITIONS = [
 
 @pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
 def test_definitions_in_mid_stream_are_followed(shop: Shop, metadata: str) -> None:
+    """L.c, for all kinds of definitions: what was logged before one is read after it, by the old definition."""
     tables = {f"t{at}": f"ALTER TABLE t{at} {action}" for at, action in enumerate(DEFINITIONS)}
     tables["emptied"] = "TRUNCATE TABLE emptied"
     shop.sql(f"SET GLOBAL binlog_row_metadata = {metadata}")
