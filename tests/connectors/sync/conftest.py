@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tests.servers.postgres import PostgresServer
 
 __all__ = ["mariadb_server", "postgres_server"]
-BOTH = [pytest.mark.mariadb, pytest.mark.postgres]
+BOTH = [pytest.mark.mariadb, pytest.mark.postgres, pytest.mark.timeout(900)]
 """The marks of a test that takes `pair`."""
 
 
