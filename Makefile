@@ -14,7 +14,7 @@ ARGS ?=
 CASSANDRA ?= --hosts 127.0.0.1 --port 9042
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-fast test-random test-functions random test-cassandra load-cassandra cluster soak chaos flips fuzz fuzz-binlog cassandra mariadb mysql postgres lint format bench bench-all bench-docs docs clean
+.PHONY: help demo test test-fast test-random test-functions random test-cassandra load-cassandra cluster soak chaos kills flips fuzz fuzz-binlog cassandra mariadb mysql postgres lint format bench bench-all bench-docs docs clean
 
 help: ## explain the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | awk -F ':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -60,6 +60,10 @@ soak: $(STAMP) ## thousands of small epochs on both engines: state and epoch tim
 
 chaos: $(STAMP) ## processes killed and connections cut at random, on SQLite and PostgreSQL: nothing lost, doubled or missing (KILLS=2000)
 	@$(BIN)/python -m tests.chaos --kills $(KILLS) $(ARGS)
+
+kills: KILLS = 50
+kills: $(STAMP) ## `runnel run` killed at random moments between MariaDB and PostgreSQL: no gap, no row twice (KILLS=50)
+	@RUNNEL_SEED=$${RUNNEL_SEED:-1} RUNNEL_SYNC_KILLS=$(KILLS) $(BIN)/pytest tests/connectors/sync/test_kills.py --timeout 0 $(ARGS)
 
 flips: $(STAMP) ## single bits flipped in the files of a state: an error or the same values, never other ones (FLIPS=10000)
 	@$(BIN)/python -m tests.flips --flips $(FLIPS) --spark 300

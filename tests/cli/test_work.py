@@ -48,6 +48,19 @@ def test_init_writes_a_project_that_checks_runs_and_answers(command: Command, tm
     assert "RUNNEL-PROJECT-EXISTS" in again.stderr
 
 
+def test_init_writes_an_example_by_its_name_and_refuses_others(command: Command, tmp_path: Path) -> None:
+    """What the example does is run by `tests/docs/test_sync_page.py`."""
+    folder = tmp_path / "front"
+    unknown = command("init", "--example", "snyc", folder)
+    assert unknown.exit_code == 2
+    assert "RUNNEL-EXAMPLE-UNKNOWN" in unknown.stderr
+    assert "did you mean 'sync'?" in unknown.stderr
+    assert not folder.exists()
+    assert command("init", "--example", "sync", folder).exit_code == 0
+    assert 'epoch = "transaction"' in (folder / "runnel.toml").read_text()
+    assert "RUNNEL-PROJECT-EXISTS" in command("init", "--example", "sync", folder).stderr
+
+
 def test_run_once_reads_each_file_once(command: Command, tmp_path: Path) -> None:
     folder = tmp_path / "new"
     command("init", folder)

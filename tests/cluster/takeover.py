@@ -12,9 +12,10 @@ from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from runnel.errors import Transient
 from tests.cluster.report import Report
 from tests.connectors.cassandra.load import ARROW, VIEWS
-from tests.connectors.cassandra.load_parts import PROBES, TABLES, Runnel, Writer, reader
+from tests.connectors.cassandra.load_parts import PROBES, TABLES, Writer, reader
 from tests.servers.cassandra import NodeOptions, cassandra
 from tests.support.rows import comparable
+from tests.support.runner import Runnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

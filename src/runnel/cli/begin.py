@@ -11,7 +11,7 @@ from runnel.cli.check import check_project
 from runnel.cli.escapes import echo
 from runnel.cli.invocation import tell
 from runnel.cli.opening import chosen_engine
-from runnel.cli.skeleton import write_project
+from runnel.cli.skeleton import README, write_project
 from runnel.cli.terminal import log, progress
 from runnel.errors import NOT_FINE, UsageError
 
@@ -30,11 +30,16 @@ def demo(
         raise typer.Exit(NOT_FINE)
 
 
-def init(folder: Annotated[Path, typer.Argument(metavar="DIR")]) -> None:
-    """Write a commented project that runs."""
-    for name in write_project(folder):
+def init(
+    folder: Annotated[Path, typer.Argument(metavar="DIR")],
+    example: Annotated[
+        str | None, typer.Option(help="Another project than the first one: sync.", metavar="NAME")
+    ] = None,
+) -> None:
+    """Write a commented project that runs; `--example sync` one between two SQL databases."""
+    for name in write_project(folder, example):
         echo(f"wrote {folder / name}")
-    echo(f"try: runnel run --once --project {folder}")
+    echo(f"try: runnel run --once --project {folder}" if example is None else f"read: {folder / README}")
 
 
 def check(ctx: typer.Context) -> None:

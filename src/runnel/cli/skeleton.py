@@ -1,13 +1,15 @@
-"""The project that `runnel init` writes: small, commented, and it runs."""
+"""The projects that `runnel init` writes: small, commented, and they run."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
 from runnel import config
-from runnel.errors import Place, UsageError, places_named
+from runnel.cli import sync_example
+from runnel.errors import Place, UsageError, nearest, places_named
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 TOML = """\
@@ -104,15 +106,21 @@ FILES = {
     "feed/customers/0001.jsonl": CUSTOMERS,
     ".gitignore": IGNORE,
 }
+EXAMPLES = {"sync": sync_example.FILES | {".gitignore": IGNORE}}
+README = "README.md"
+"""The file of an example that says how to try it."""
 
 
-def write_project(folder: Path) -> list[str]:
+def write_project(folder: Path, example: str | None = None) -> list[str]:
     """Write the files and give their names; refuse a folder that holds a project, and never overwrite a file."""
+    if example is not None and example not in EXAMPLES:
+        hint = nearest(example, EXAMPLES) or f"there is {', '.join(EXAMPLES)}"
+        raise UsageError("RUNNEL-EXAMPLE-UNKNOWN", f"there is no example {example!r}", hint=hint)
     with places_named("the project cannot be written", folder, "choose another folder"):
-        return _written(folder)
+        return _written(folder, FILES if example is None else EXAMPLES[example])
 
 
-def _written(folder: Path) -> list[str]:
+def _written(folder: Path, files: Mapping[str, str]) -> list[str]:
     if (folder / config.FILE).exists():
         raise UsageError(
             "RUNNEL-PROJECT-EXISTS",
@@ -120,7 +128,7 @@ def _written(folder: Path) -> list[str]:
             place=Place(str(folder / config.FILE)),
             hint="choose another folder",
         )
-    there = [name for name in FILES if (folder / name).exists()]
+    there = [name for name in files if (folder / name).exists()]
     if there:
         raise UsageError(
             "RUNNEL-PROJECT-EXISTS",
@@ -128,8 +136,8 @@ def _written(folder: Path) -> list[str]:
             place=Place(str(folder)),
             hint="choose an empty folder",
         )
-    for name, text in FILES.items():
+    for name, text in files.items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
-    return list(FILES)
+    return list(files)

@@ -26,9 +26,10 @@ from cassandra.policies import ConstantReconnectionPolicy
 
 from runnel.errors import Transient
 from tests.connectors.cassandra.conftest import Shop
-from tests.connectors.cassandra.load_parts import PROBES, TABLES, Runnel, Watcher, Writer, reader
+from tests.connectors.cassandra.load_parts import PROBES, TABLES, Watcher, Writer, reader
 from tests.servers.cassandra import NodeOptions, cassandra
 from tests.support.rows import comparable
+from tests.support.runner import Runnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

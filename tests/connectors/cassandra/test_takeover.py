@@ -11,7 +11,7 @@ import pytest
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
 from tests.connectors.cassandra.following import told_by_server
-from tests.connectors.cassandra.load_parts import Runnel
+from tests.support.runner import Runnel
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -33,6 +33,7 @@ def _program(family: str) -> Program:
 def test_wrong_settings_of_the_log_are_found_by_check(
     shop: Shop, setting: str, value: str, mended: str, code: str
 ) -> None:
+    """L.i, for both families; `tests/connectors/sync` has what `runnel run` says."""
     shop.sql(ORDERS, f"SET GLOBAL {setting} = {value}")
     try:
         said = shop.run("check", exit_code=1)
@@ -44,6 +45,7 @@ def test_wrong_settings_of_the_log_are_found_by_check(
 
 
 def test_sessions_that_log_otherwise_stop_the_source_with_the_position(shop: Shop) -> None:
+    """L.i, in mid-stream."""
     shop.sql(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1)")
     shop.catch_up()
     shop.sql("SET SESSION binlog_row_image = MINIMAL", "UPDATE orders SET amount = 2 WHERE id = 1")

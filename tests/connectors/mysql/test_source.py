@@ -136,6 +136,7 @@ DEFINITIONS = [
 
 @pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
 def test_definitions_in_mid_stream_are_followed(shop: Shop, metadata: str) -> None:
+    """L.c, for all kinds of definitions: what was logged before one is read after it, by the old definition."""
     tables = {f"t{at}": f"ALTER TABLE t{at} {action}" for at, action in enumerate(DEFINITIONS)}
     tables["emptied"] = "TRUNCATE TABLE emptied"
     shop.sql(f"SET GLOBAL binlog_row_metadata = {metadata}")
@@ -243,3 +244,28 @@ def test_old_rows_are_trusted_on_request_and_only_where_the_copy_is_as_the_log_h
         opened.close()
     with pytest.raises(RunnelError, match="'before' cannot be 'trusted' with start = 'latest'"):
         source_of(shop, before="trusted", start="latest")
+
+
+MIXED = (
+    "id INT PRIMARY KEY, place POINT, name CHAR(5), bytes BINARY(4), latin VARCHAR(9) CHARACTER SET latin1, "
+    "kind ENUM('a', 'ü'), more {}, text TEXT, data BLOB, last VARBINARY(9)"
+)
+
+
+@pytest.mark.parametrize("metadata", ["FULL", "MINIMAL"])
+def test_columns_of_all_kinds_beside_each_other_keep_their_character_sets(shop: Shop, metadata: str) -> None:
+    """The log lists character sets by the places of texts; MariaDB counts spatial columns, UUID and INET6 among them."""
+    more = "UUID, address INET6" if shop.family == "mariadb" else "BINARY(16)"
+    shop.sql(f"SET GLOBAL binlog_row_metadata = {metadata}")
+    try:
+        shop.sql(f"CREATE TABLE mixed ({MIXED.format(more)})")
+        shop.catch_up()
+        other = "UUID()" if shop.family == "mariadb" else "X'6364'"
+        shop.sql(
+            "INSERT INTO mixed (id, place, name, bytes, latin, kind, text, data, last, more) VALUES "
+            f"(1, POINT(1, 2), 'cü', 'b', 'latiñ', 'ü', 'text', X'00FF', X'FE', {other})"
+        )
+        shop.catch_up()
+        shop.compare("mixed")
+    finally:
+        shop.sql("SET GLOBAL binlog_row_metadata = FULL")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import threading
+import time
 import uuid
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Protocol
@@ -51,10 +52,10 @@ class Store(Protocol):
 
 
 class Gate:
-    """Passes connections on to a server while it is open."""
+    """Passes connections on to a server while it is open; at `pace`, so many bytes a second of each."""
 
-    def __init__(self, host: str, port: int) -> None:
-        self._to = (host, port)
+    def __init__(self, host: str, port: int, pace: float | None = None) -> None:
+        self._to, self._pace = (host, port), pace
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
             self.port: int = probe.getsockname()[1]
@@ -88,12 +89,14 @@ class Gate:
                 return
             self._open += [near, far]
             for one, other in ((near, far), (far, near)):
-                threading.Thread(target=_pump, args=(one, other), daemon=True).start()
+                threading.Thread(target=_pump, args=(one, other, self._pace), daemon=True).start()
 
 
-def _pump(one: socket.socket, other: socket.socket) -> None:
+def _pump(one: socket.socket, other: socket.socket, pace: float | None) -> None:
     try:
-        while data := one.recv(65536):
+        while data := one.recv(65536 if pace is None else 4096):
+            if pace is not None:
+                time.sleep(len(data) / pace)
             other.sendall(data)
         other.shutdown(socket.SHUT_RDWR)
     except OSError:

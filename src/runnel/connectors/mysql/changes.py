@@ -70,10 +70,22 @@ class Gathered:
 
 
 def columns_of(table: TableMap, definition: Definition, rows: Rows) -> list[LoggedColumn]:
-    """Say what the columns of a table map mean: by their own names, or by the kept definition where the log has none."""
+    """Say what the columns of a table map mean: by their own names, or by the kept definition where the log has none.
+
+    A column has to be logged as its definition has it. Definitions in the log end a window, so another type is one that no
+    definition in the log explains, and its values would be taken for something else.
+    """
     if table.described:
         named = {column.name: column for column in definition.columns}
-        return [described(one, named[one.name]) if one.name in named else one for one in table.columns]
+        pairs = [(one, named.get(one.name or "")) for one in table.columns]
+        for one, two in pairs:
+            if two is not None and not fits(one, two):
+                what = (
+                    f"column {two.name} of table {table.table} is logged with another type than {two.sql}, which it has"
+                )
+                hint = "its definition was changed past the log (SET sql_log_bin = 0): begin with a new snapshot"
+                raise refused("RUNNEL-BINLOG-DEFINITION", rows.spot, what, hint)
+        return [one if two is None else described(one, two) for one, two in pairs]
     same = len(table.columns) == len(definition.columns)
     if not same or not all(fits(one, two) for one, two in zip(table.columns, definition.columns, strict=True)):
         raise refused(

@@ -219,19 +219,21 @@ _LOGGED_AS: dict[str, tuple[int, ...]] = {
     "json": (Type.JSON, Type.BLOB),
     "char": (Type.STRING,),
     "binary": (Type.STRING,),
-    "varchar": (Type.VARCHAR,),
-    "varbinary": (Type.VARCHAR,),
+    "varchar": (Type.VARCHAR, Type.VARCHAR_COMPRESSED),
+    "varbinary": (Type.VARCHAR, Type.VARCHAR_COMPRESSED),
     "vector": (Type.VECTOR, Type.VARCHAR),
 }
 
 
 def fits(logged: LoggedColumn, column: SqlColumn) -> bool:
-    """Say whether a logged column can be one of a definition: of its type, and of its digits."""
+    """Say whether a logged column can be one of a definition: of its type, of its digits, and signed as it is where the log says so."""
     word = column.word
+    if word in _INTEGERS and logged.unsigned not in (None, column.unsigned):
+        return False
     if word == "decimal" and logged.meta != (column.numbers[0] << 8 | column.numbers[1]):
         return False
     if word in _LOGGED_AS:
         return logged.type in _LOGGED_AS[word]
     if word in _SPECIAL:
         return logged.type == Type.STRING
-    return logged.type == (Type.GEOMETRY if word in _SHAPES else Type.BLOB)
+    return logged.type in ((Type.GEOMETRY,) if word in _SHAPES else (Type.BLOB, Type.BLOB_COMPRESSED))

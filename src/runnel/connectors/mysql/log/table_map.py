@@ -14,7 +14,7 @@ from runnel.connectors.mysql.log.cursor import Cursor
 from runnel.connectors.mysql.log.problems import BadBytes
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Sequence
 
 
 class Type(IntEnum):
@@ -92,8 +92,8 @@ class TableMap:
         return all(column.name is not None for column in self.columns)
 
 
-def read_table_map(body: bytes, *, id_size: int = 6) -> tuple[int, TableMap]:
-    """Read a table map; give the number by which row events name it, and what it says."""
+def read_table_map(body: bytes, *, id_size: int = 6, mariadb: bool = False) -> tuple[int, TableMap]:
+    """Read a table map; give the number by which row events name it, and what it says. MariaDB lists spatial columns as texts."""
     cursor = Cursor(body)
     number = cursor.number(id_size)
     cursor.take(2)
@@ -107,7 +107,7 @@ def read_table_map(body: bytes, *, id_size: int = 6) -> tuple[int, TableMap]:
     columns = [_column(kind, metas) for kind in kinds]
     nullable = cursor.take((count + 7) // 8)
     columns = [replace(c, nullable=bool(nullable[at >> 3] >> (at & 7) & 1)) for at, c in enumerate(columns)]
-    columns, key = _with_metadata(columns, cursor)
+    columns, key = _with_metadata(columns, cursor, CHARACTER | {Type.GEOMETRY} if mariadb else CHARACTER)
     return number, TableMap(schema, table, tuple(columns), key)
 
 
@@ -130,13 +130,15 @@ def _column(kind: int, metas: Cursor) -> LoggedColumn:
         raise BadBytes(f"type {kind} of a column is unknown") from None
 
 
-def _with_metadata(columns: list[LoggedColumn], cursor: Cursor) -> tuple[list[LoggedColumn], tuple[int, ...]]:
+def _with_metadata(
+    columns: list[LoggedColumn], cursor: Cursor, with_charset: Collection[int]
+) -> tuple[list[LoggedColumn], tuple[int, ...]]:
     fields: dict[int, Cursor] = {}
     while cursor.left:
         kind = cursor.number(1)
         fields[kind] = Cursor(cursor.take(cursor.packed()))
     numeric = [at for at, c in enumerate(columns) if c.type in NUMERIC]
-    character = [at for at, c in enumerate(columns) if c.type in CHARACTER]
+    character = [at for at, c in enumerate(columns) if c.type in with_charset]
     listed = [at for at, c in enumerate(columns) if c.type in (Type.ENUM, Type.SET)]
     changed = list(columns)
     for at, unsigned in zip(numeric, _bits(fields.get(1)), strict=False):

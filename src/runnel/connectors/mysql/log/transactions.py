@@ -161,14 +161,15 @@ class Assembler:
 
     def _table_map(self, event: Event) -> None:
         body = event.body
-        size = 4 if self._format(event).lengths[Kind.TABLE_MAP - 1] == 6 else 6
+        form = self._format(event)
+        size = 4 if form.lengths[Kind.TABLE_MAP - 1] == 6 else 6
         number = int.from_bytes(body[:size], "little")
         if len(self._maps) > MOST_MAPS or len(self._parsed) > MOST_MAPS:
             self._maps.clear()
             self._parsed.clear()
         table = self._parsed.get(body)
         if table is None:
-            _, table = read_table_map(body, id_size=size)
+            _, table = read_table_map(body, id_size=size, mariadb="mariadb" in form.version.lower())
             self._parsed[body] = table
         self._maps[number] = table if self.wanted(table.schema, table.table) else None
 
