@@ -51,7 +51,7 @@ class Gathered:
                 "set binlog_row_image = FULL on the server, for all sessions, then begin with a new snapshot",
             )
         known = self._buffers.get(table.table)
-        if known is not None and (known[0] is not table or known[1].size + len(rows.data) >= BATCH):
+        if known is not None and (known[0] is not table or known[1].size + rows.size >= BATCH):
             yield from self._taken(table.table)
             known = None
         if known is None:

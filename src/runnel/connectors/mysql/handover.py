@@ -20,7 +20,8 @@ from runnel.connectors.mysql.log.row_events import Rows
 from runnel.connectors.mysql.log.transactions import Aborted, Committed, Decided, Defined
 from runnel.connectors.mysql.logs import ServerLog
 from runnel.connectors.mysql.snapshot import read_table
-from runnel.connectors.mysql.window import Wanted, unknown_xa
+from runnel.connectors.mysql.wanted import Wanted
+from runnel.connectors.mysql.window import unknown_xa
 from runnel.errors import Transient
 from runnel.model.relation import WEIGHT
 
