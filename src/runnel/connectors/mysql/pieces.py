@@ -9,11 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from runnel.connectors.mysql.changes import Gathered, row_size
-from runnel.connectors.mysql.log.problems import Spot, refused
+from runnel.connectors.mysql.changes import row_size
+from runnel.connectors.mysql.keyed import gathering
+from runnel.connectors.mysql.log.problems import Spot
 from runnel.connectors.mysql.log.row_events import Rows
 from runnel.connectors.mysql.logs import log_of
 from runnel.connectors.mysql.wanted import Wanted
+from runnel.errors import Transient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -178,11 +180,10 @@ def read_piece(settings: Settings, piece: Piece, wanted: Wanted) -> Iterator[Row
             found[rows.table.table] = found.get(rows.table.table, 0) + rows.size
             yield rows
     if any(size != piece.tables[name].bytes if name in piece.tables else size for name, size in found.items()):
-        raise refused(
+        raise Transient(
             "RUNNEL-BINLOG-CHANGED",
-            piece.begin,
-            f"{settings.label}: the log up to {end} is not what it was when it was cut into pieces",
-            "see whether the server was replaced or its log reset meanwhile; it is tried again",
+            f"{settings.label}: the log from {piece.begin} to {end} is not what it was when it was cut into pieces",
+            hint="it is read again; see whether the server was replaced or its log reset meanwhile",
         )
 
 
@@ -201,7 +202,7 @@ class PieceOfTable:
         name, settings = self.definition.name, self.settings
         since = {} if self.since is None else {name: self.since}
         wanted = Wanted(settings.database, (name,), (name,), since)
-        gathered = Gathered({name: self.definition}, settings.zero_dates, (name,) if self.trusted else ())
+        gathered = gathering(settings, {name: self.definition}, (name,) if self.trusted else ())
         for rows in read_piece(settings, self.piece, wanted):
             yield from gathered.add(rows)
         yield from gathered.rest()

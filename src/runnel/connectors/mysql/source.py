@@ -11,11 +11,11 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.base import ChangeSet, Partition
-from runnel.connectors.mysql.changes import Gathered
 from runnel.connectors.mysql.checks import advice, check_same_server, check_settings, refused_tables
 from runnel.connectors.mysql.client import Client
 from runnel.connectors.mysql.definitions import Definition, read_definitions
 from runnel.connectors.mysql.handover import Base, SnapshotPart, parts
+from runnel.connectors.mysql.keyed import gathering
 from runnel.connectors.mysql.log.problems import Spot
 from runnel.connectors.mysql.log.transactions import Defined
 from runnel.connectors.mysql.logs import ServerLog, Tail
@@ -192,7 +192,9 @@ class ServerSource:
             return Base(exact, exact)
         sure = self._client.end_of_log()
         time.sleep(SETTLE_SECONDS)
-        return Base(sure, self._client.end_of_log())
+        # Without old rows in the log, what may not be seen yet could not be told from what is.
+        minimal = self.settings.row_image == "minimal"
+        return Base(sure, sure if minimal else self._client.end_of_log())
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes in (start, end]: all rows of a snapshot, or signed rows of the log, table by table."""
@@ -202,7 +204,7 @@ class ServerSource:
             return
         window = self._between(start, end)
         self._held = None
-        gathered = Gathered(_definitions(start), self.settings.zero_dates, self._trusted(start))
+        gathered = gathering(self.settings, _definitions(start), self._trusted(start))
         for rows in window.read(self.settings, _wanted(self.settings, start)):
             yield from gathered.add(rows)
         yield from gathered.rest()

@@ -132,10 +132,13 @@ class RowBuffer:
 
     def add(self, rows: Rows) -> None:
         """Add the rows of an event."""
-        data = rows.data
+        self.add_images(rows.data, rows.change, rows.spot)
+
+    def add_images(self, data: bytes, change: str, spot: Spot) -> None:
+        """Add row images to which the same happened."""
         self._parts.append(data)
         self.size += len(data)
-        self._events.append((rows.change, self.size, rows.spot))
+        self._events.append((change, self.size, spot))
 
     def taken(self) -> pa.Table:
         """Decode what was added into a table with `_weight`, in the order of the log; the buffer is empty then."""
