@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.definitions import Definition
     from runnel.connectors.mysql.log.problems import Spot
     from runnel.connectors.mysql.settings import Settings
-    from runnel.connectors.mysql.window import Stretch
+    from runnel.connectors.mysql.wanted import Stretch
 
 PART_ROWS = 500_000
 """Rows of a part that a task reads, about."""

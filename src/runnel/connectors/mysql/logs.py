@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.log.events import Event
     from runnel.connectors.mysql.log.transactions import Item
     from runnel.connectors.mysql.settings import Settings
-    from runnel.connectors.mysql.window import Stretch
+    from runnel.connectors.mysql.wanted import Stretch
 
     Filter = Callable[[str, str], bool]
 

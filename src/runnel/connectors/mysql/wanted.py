@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.log.problems import Spot
     from runnel.connectors.mysql.log.statements import Statement
 
+Stretch = tuple[str, int, int]
+"""A file, and where a transaction begins and ends in it."""
+
 
 @dataclass(frozen=True)
 class Wanted:

@@ -17,11 +17,9 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.log.statements import Statement
     from runnel.connectors.mysql.log.transactions import Item
     from runnel.connectors.mysql.settings import Settings
-    from runnel.connectors.mysql.wanted import Wanted
+    from runnel.connectors.mysql.wanted import Stretch, Wanted
     from runnel.errors import Terminal
 
-Stretch = tuple[str, int, int]
-"""A file, and where a transaction begins and ends in it."""
 HELD_BYTES = 64 << 20
 """Bytes of events up to which a window's rows are held for whoever reads it next; beyond, the log is read again."""
 EVENT_BYTES = 500
