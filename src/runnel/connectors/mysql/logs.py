@@ -28,7 +28,7 @@ IDLE_SECONDS = 60
 """After so long a stream is opened anew: a server gives one up whose heartbeats nobody reads."""
 
 
-FAR = 32 << 20
+FAR = 4 << 20
 """Bytes behind the end of the log from which on every event is asked for."""
 
 
