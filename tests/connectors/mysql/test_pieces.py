@@ -108,7 +108,8 @@ def test_tasks_find_in_pieces_what_the_driver_reads_in_the_same_order(
     assert [part.piece.decided is not None for part in found].count(True) >= 1
     # A compressed transaction is one event, which is not cut.
     assert any(part.piece.maps for part in found) == (not compressed or shop.family == "mariadb")
-    assert sum(part.rows for part in parts) >= sum(map(len, whole.values()))
+    rows = sum(map(len, whole.values()))
+    assert rows / 2 <= sum(part.rows for part in parts) <= rows * 2
 
 
 @pytest.mark.usefixtures("small")
@@ -187,6 +188,25 @@ def test_a_piece_that_is_not_what_it_was_is_refused(shop: Shop, followed: tuple[
     part.piece.tables["orders"] = Amount(1, 5)  # type: ignore[index]
     with pytest.raises(RunnelError, match=r"RUNNEL-BINLOG-CHANGED.*binlog\.\d+:\d+"):
         list(part())
+
+
+@pytest.mark.parametrize("each", [1, 150])
+@pytest.mark.parametrize("width", [0, 20, 2000])
+def test_a_range_has_about_as_many_rows_as_it_may(shop: Shop, each: int, width: int) -> None:
+    shop.sql(ITEMS)
+    source = source_of(shop)
+    source.tables()
+    at = source.latest_offset({}, 1000)
+    values = [f"({n}, '{'x' * (width if n % 3 else 1)}')" for n in range(600)]
+    shop.sql(*(f"INSERT INTO items VALUES {', '.join(values[n : n + each])}" for n in range(0, 600, each)))
+    found = []
+    while (end := source.latest_offset(at, 200)) != at:
+        found.append(sum(changes.rows for changes in source.read(at, end)))
+        at = end
+    assert sum(found) == 600
+    assert max(found) <= 400
+    assert min(found[:-1]) >= 100
+    source.close()
 
 
 def test_tasks_have_numbers_of_their_own_and_end_no_other_reader(shop: Shop) -> None:

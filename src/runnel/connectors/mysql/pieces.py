@@ -9,11 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
-from runnel.connectors.mysql.changes import row_size
 from runnel.connectors.mysql.keyed import gathering
-from runnel.connectors.mysql.log.problems import Spot
+from runnel.connectors.mysql.log.problems import BadBytes, Spot, damaged
 from runnel.connectors.mysql.log.row_events import Rows
 from runnel.connectors.mysql.logs import log_of
+from runnel.connectors.mysql.row_counts import RowCounter
 from runnel.connectors.mysql.wanted import Wanted
 from runnel.errors import Transient
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from runnel.connectors.base import ChangeSet
     from runnel.connectors.mysql.definitions import Definition
-    from runnel.connectors.mysql.log.table_map import TableMap
     from runnel.connectors.mysql.log.transactions import Committed
     from runnel.connectors.mysql.settings import Settings
 
@@ -85,7 +84,7 @@ class Cutter:
         self._last: tuple[_Cut, int] | None = None
         self._cuts: list[_Cut] = []
         self._at = -1
-        self._row_sizes: dict[int, tuple[TableMap, int]] = {}
+        self._counter = RowCounter()
 
     @property
     def pending(self) -> bool:
@@ -101,13 +100,11 @@ class Cutter:
             self._cuts.append(_Cut(rows.spot, tuple(rows.maps.values())))
         self._at = at
         size = rows.size
-        self._cuts[-1].add(rows.table.table, size // self._row_size(rows.table) + 1, size)
-
-    def _row_size(self, table: TableMap) -> int:
-        known = self._row_sizes.get(id(table))
-        if known is None or known[0] is not table:
-            known = self._row_sizes[id(table)] = (table, row_size(table))
-        return known[1]
+        try:
+            count = self._counter.images(rows, size)
+        except BadBytes as error:
+            raise damaged(rows.spot, error) from error
+        self._cuts[-1].add(rows.table.table, count, size)
 
     def commit(self, done: Committed) -> None:
         """Take the rows since the last transaction: they count."""
