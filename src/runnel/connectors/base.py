@@ -64,7 +64,7 @@ class ChangeSet:
     only the key columns are set, and the state completes it. To `delete` a key that does not exist is an error, to `remove` it is
     not: for logs that are read again over what a snapshot has seen. To `update` puts the columns that the set has into the row of that
     key, which keeps its others: for logs that leave out large values that stayed as they were. Where such rows had other keys, `was` has
-    these, row by row, and the set has each key once. Only `read` gives updates, partitions do not.
+    these, row by row, and the set has each key once.
 
     In both, rows of one set are in the order they happened.
 

@@ -39,10 +39,19 @@ if TYPE_CHECKING:
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
 
-PART, ROW = "_runnel_part", "_runnel_row"
+PART, ROW, GIVEN = "_runnel_part", "_runnel_row", "_runnel_given"
 CHANGES = "~changes"
-PLACE = (Column(WEIGHT, types.BIGINT), Column(OP, types.STRING), Column(PART, types.BIGINT), Column(ROW, types.BIGINT))
-"""What a change has besides the columns of its table: a weight, or what is done to its key; the partition, and its place there."""
+MOVE = "move"
+"""An update of some columns of a row that had another key: what it leaves out is where that key was, so order matters."""
+PLACE = (
+    Column(WEIGHT, types.BIGINT),
+    Column(OP, types.STRING),
+    Column(GIVEN, types.STRING),
+    Column(PART, types.BIGINT),
+    Column(ROW, types.BIGINT),
+)
+"""What a change has besides the columns of its table: a weight, or what is done to its key; of an update, a 1 for each column that it
+sets, else a 0; the partition, and its place there."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +62,7 @@ class Staged:
     files: Files
     keyed: bool
     deletes: bool
+    updates: bool
     trusted: bool
 
 
@@ -65,7 +75,7 @@ def partitions_of(runtime: Runtime, source: Source, start: Offset, end: Offset) 
 def read_partitions(
     runtime: Runtime, head: Snapshot, source: str, partitions: Sequence[Partition]
 ) -> dict[str, list[NewFile]] | None:
-    """Read partitions by tasks; give each table's signed rows as files. None where one table has changes of both forms.
+    """Read partitions by tasks; give each table's signed rows as files. None where one table has changes of both forms, or such moves.
 
     Such a range has to be gone through in its order, which the driver does.
     """
@@ -103,14 +113,17 @@ def _read_table(
             return []
         files = Files(written.paths, columns, written.rows, sum(map(_size, written.paths)))
         counts = (
-            f"SELECT count(`{OP}`) AS keyed, count(`{WEIGHT}`) AS signed, min(`{WEIGHT}`) AS least FROM `{CHANGES}`"
+            f"SELECT count(`{OP}`) AS keyed, count(`{WEIGHT}`) AS signed, min(`{WEIGHT}`) AS least, count(`{GIVEN}`) AS updates,"
+            f" count(CASE WHEN `{OP}` = '{MOVE}' THEN 1 END) AS moves FROM `{CHANGES}`"
         )
         (told,) = runtime.engine.rows(counts, {CHANGES: files}).to_pylist()
-        if told["keyed"] and told["signed"]:
+        if told["moves"] or (told["keyed"] and told["signed"]):
             return None
         deletes = told["least"] is not None and told["least"] < 0
         trusted = not told["keyed"] and all(part.trusted for part in partitions)
-        return _net(runtime, head, Staged(relation, files, bool(told["keyed"]), deletes, trusted))
+        return _net(
+            runtime, head, Staged(relation, files, bool(told["keyed"]), deletes, bool(told["updates"]), trusted)
+        )
     finally:
         for path in written.paths:
             lake_files.delete(path)
@@ -158,19 +171,22 @@ def _typed(relation: Relation, changes: ChangeSet) -> pa.Table:
     if signed:
         check_weights(relation, rows.column(WEIGHT))
     size = given.num_rows
-    if not signed and pc.any(pc.equal(given.column(OP), UPDATE)).as_py():
-        raise Terminal(
-            "RUNNEL-SOURCE-FAULT",
-            f"{relation.name}: a partition has an update of some columns, which only the driver can complete",
-            hint="report it: the source must not cut such a range",
-        )
     arrays = [
         rows.column(c.name) if c.name in rows.column_names else pa.nulls(size, types.to_arrow(c.type))
         for c in relation.columns
     ]
     weights = rows.column(WEIGHT) if signed else pa.nulls(size, pa.int64())
-    ops = pa.nulls(size, pa.string()) if signed else given.column(OP).cast(pa.string())
-    return pa.table([*arrays, weights, ops], names=[*(c.name for c in relation.columns), WEIGHT, OP])
+    ops = pa.nulls(size, pa.string()) if signed else _operations(given, changes)
+    marks = pa.scalar("".join("01"[c.name in rows.column_names] for c in relation.columns))
+    marked = pc.if_else(pc.is_in(ops, value_set=pa.array([UPDATE, MOVE])), marks, pa.scalar(None, pa.string()))
+    return pa.table([*arrays, weights, ops, marked], names=[*(c.name for c in relation.columns), WEIGHT, OP, GIVEN])
+
+
+def _operations(given: pa.Table, changes: ChangeSet) -> Any:
+    """Give what is done to each key."""
+    if changes.was is not None:
+        return pa.repeat(pa.scalar(MOVE, pa.string()), given.num_rows)
+    return given.column(OP).cast(pa.string())
 
 
 def _net(runtime: Runtime, head: Snapshot, staged: Staged) -> list[NewFile]:
@@ -180,7 +196,10 @@ def _net(runtime: Runtime, head: Snapshot, staged: Staged) -> list[NewFile]:
     if not staged.trusted:
         inputs |= Inputs(runtime.engine, head, head, Pending()).roles([(relation.name, "stored_old")])
         _refuse_wrong(runtime, staged, inputs)
-    sql = keyed_sql(relation) if staged.keyed else signed_sql(relation, netted=staged.deletes)
+    if staged.keyed:
+        sql = keyed_sql(relation, updated_rows(relation) if staged.updates else upserted_rows(relation))
+    else:
+        sql = signed_sql(relation, netted=staged.deletes)
     order = relation.key or tuple(c.name for c in relation.columns[:1])
     written = runtime.engine.write(sql, inputs, lake.arrow_schema(relation), lake.unpublished(relation.name), order)
     return lake.adopt(relation, written.paths, written.rows)
@@ -203,25 +222,73 @@ def signed_sql(relation: Relation, *, netted: bool) -> str:
     return f"SELECT {shown}, {total} AS `{WEIGHT}` FROM `{CHANGES}` GROUP BY {by} HAVING {total} <> 0"
 
 
-def _last_changes(relation: Relation) -> str:
-    """Give the last change of each key."""
+def upserted_rows(relation: Relation) -> str:
+    """Give the rows that keys have after upserts and deletes: the last upsert of each, unless it is deleted after that."""
     keys = ", ".join(quote(k) for k in relation.key)
     return (
+        f"SELECT {_listed(relation)} FROM (\n"
         f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY `{PART}` DESC, `{ROW}` DESC) AS `{ROW}_back`"
-        f" FROM `{CHANGES}`"
+        f" FROM `{CHANGES}`\n) AS changes WHERE `{ROW}_back` = 1 AND `{OP}` = 'upsert'"
     )
 
 
-def keyed_sql(relation: Relation) -> str:
-    """Give the change that upserts and deletes make: the last one of each key in place of its stored row."""
+def updated_rows(relation: Relation) -> str:
+    """Give the rows that keys have after changes of which some are updates of some columns.
+
+    Each column has the value of the last change that sets it, from the last whole change of its key on; a column that none sets has
+    the stored one where there is no whole change.
+    """
+    keys = ", ".join(quote(k) for k in relation.key)
+    whole, last, old = f"{ROW}_whole", f"{ROW}_last", role_name(relation.name, "stored_old")
+    by_key = f"OVER (PARTITION BY {keys})"
+    others = [(at, c.name) for at, c in enumerate(relation.columns) if c.name not in relation.key]
+    placed = f"SELECT *, `{PART}` * {1 << 40} + `{ROW}` AS `{ROW}_at` FROM `{CHANGES}`"
+    split = (
+        f"SELECT *, max(CASE WHEN `{GIVEN}` IS NULL THEN `{ROW}_at` ELSE -1 END) {by_key} AS `{whole}`,"
+        f" max(`{ROW}_at`) {by_key} AS `{last}` FROM (\n{placed}\n) AS placed"
+    )
+    sets = [
+        f"max(CASE WHEN `{ROW}_at` >= `{whole}` AND (`{GIVEN}` IS NULL OR substring(`{GIVEN}`, {at + 1}, 1) = '1')"
+        f" THEN `{ROW}_at` END) {by_key} AS `{ROW}_{at}`"
+        for at, _ in others
+    ]
+    found = f"SELECT {', '.join(['*', *sets])} FROM (\n{split}\n) AS split"
+    values = [
+        f"max(CASE WHEN `{ROW}_at` = `{ROW}_{at}` THEN {quote(name)} END) AS {quote(name)}, max(`{ROW}_{at}`) AS `{ROW}_{at}`"
+        for at, name in others
+    ]
+    ends = f"max(`{whole}`) AS `{whole}`, max(CASE WHEN `{ROW}_at` = `{last}` THEN `{OP}` END) AS `{OP}`"
+    keyed = f"SELECT {', '.join([keys, ends, *values])} FROM (\n{found}\n) AS found GROUP BY {keys}"
+    columns = {
+        name: f"CASE WHEN now.`{ROW}_{at}` IS NULL THEN stored.{quote(name)} ELSE now.{quote(name)} END AS {quote(name)}"
+        for at, name in others
+    }
+    listed = ", ".join(columns.get(c.name, f"now.{quote(c.name)}") for c in relation.columns)
+    return (
+        f"SELECT {listed} FROM (\n{keyed}\n) AS now LEFT JOIN (\n{_standing(relation, old)}\n) AS stored"
+        f" ON {_same_key(relation, 'stored', 'now')} WHERE now.`{OP}` IN ('upsert', 'update')"
+    )
+
+
+def _standing(relation: Relation, old: str) -> str:
+    """Give the rows of touched keys that are stored, each once."""
+    keys = ", ".join(quote(k) for k in relation.key)
+    shown, by = identical(relation.columns)
+    return (
+        f"SELECT {shown} FROM {old} AS stored LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS touched"
+        f" ON {_same_key(relation, 'stored', 'touched')} GROUP BY {by} HAVING sum(`{WEIGHT}`) > 0"
+    )
+
+
+def keyed_sql(relation: Relation, rows: str) -> str:
+    """Give the change that brings rows to touched keys in place of the stored ones."""
     shown, by = identical(relation.columns)
     total = f"sum(`{WEIGHT}`)"
     old = role_name(relation.name, "stored_old")
     keys = ", ".join(quote(k) for k in relation.key)
     return (
         f"SELECT {shown}, {total} AS `{WEIGHT}` FROM (\n"
-        f"SELECT {_listed(relation)}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{_last_changes(relation)}\n) AS changes"
-        f" WHERE `{ROW}_back` = 1 AND `{OP}` = 'upsert'\nUNION ALL\n"
+        f"SELECT {_listed(relation)}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{rows}\n) AS rows_now\nUNION ALL\n"
         f"SELECT {', '.join(f'stored.{quote(c.name)}' for c in relation.columns)}, -stored.`{WEIGHT}` AS `{WEIGHT}`"
         f" FROM {old} AS stored LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS touched"
         f" ON {_same_key(relation, 'stored', 'touched')}\n) AS both_sides GROUP BY {by} HAVING {total} <> 0"
@@ -249,12 +316,13 @@ def _refuse_wrong(runtime: Runtime, staged: Staged, inputs: Mapping[str, Input])
 
 
 def _missing_sql(relation: Relation) -> str:
-    """Give a key that is deleted although nothing has it: not before the range, and not from an upsert before in it."""
+    """Give a key that is deleted or updated although nothing has it: not before the range, and not from a change before in it."""
     keys = ", ".join(quote(k) for k in relation.key)
     old = role_name(relation.name, "stored_old")
     return (
         f"SELECT {keys} FROM (SELECT {keys}, `{OP}`, lag(`{OP}`) OVER (PARTITION BY {keys} ORDER BY `{PART}`, `{ROW}`)"
-        f" AS before FROM `{CHANGES}`) AS changes WHERE `{OP}` = 'delete' AND (before <> 'upsert' OR (before IS NULL AND"
+        f" AS before FROM `{CHANGES}`) AS changes WHERE `{OP}` IN ('delete', 'update') AND"
+        f" (before IN ('delete', 'remove') OR (before IS NULL AND"
         f" NOT EXISTS (SELECT 1 FROM (SELECT {keys} FROM {old} GROUP BY {keys} HAVING sum(`{WEIGHT}`) > 0) AS stored"
         f" WHERE {_same_key(relation, 'stored', 'changes')}))) LIMIT 1"
     )

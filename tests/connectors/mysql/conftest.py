@@ -18,6 +18,7 @@ from tests.servers.mysql import mysql_server
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runnel.engine.base import Engine
     from runnel.project import Project
     from tests.servers.mysql import SqlServer
 
@@ -57,9 +58,9 @@ class Shop:
         """Run statements in the database."""
         return self.server.sql(*statements, database=self.database)
 
-    def open(self) -> Project:
+    def open(self, engine: Engine | None = None) -> Project:
         """Open the project."""
-        return runnel.open(self.folder, engine=DuckDbEngine())
+        return runnel.open(self.folder, engine=engine or DuckDbEngine())
 
     def catch_up(self) -> None:
         """Take in everything that was committed so far."""

@@ -10,9 +10,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from runnel.connectors.mysql import pieces, window
+from runnel.errors import RunnelError
 from runnel.failpoints import KILL_AT
-from tests.connectors.mysql.test_source import ORDERS, TAKINGS
+from tests.connectors.cassandra.by_tasks import ByTasks
+from tests.connectors.mysql.test_source import ORDERS, TAKINGS, source_of
 from tests.connectors.mysql.workload import TABLES, Workload
+from tests.pipeline.test_large_reads import reads_of
 
 if TYPE_CHECKING:
     from tests.connectors.mysql.conftest import Shop
@@ -22,17 +26,28 @@ STATEMENTS = int(os.environ.get("RUNNEL_SQL_STATEMENTS", "600"))
 CHECKPOINTS = 3 if STATEMENTS < 5000 else 20
 
 
-def test_the_copy_is_the_original_after_random_work(shop: Shop) -> None:
+@pytest.mark.parametrize("way", ["driver", "tasks", "images", "images by tasks"])
+def test_the_copy_is_the_original_after_random_work(shop: Shop, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = way.startswith("images")
+    if images and shop.family == "mariadb":
+        with pytest.raises(RunnelError, match="row_image"):
+            source_of(shop, row_image="minimal")
+        return
     print(f"seed {SEED}, {STATEMENTS} statements")
+    if way != "driver":  # pieces of a few transactions, and cuts inside most that are not small
+        monkeypatch.setattr(pieces, "PIECE_BYTES", 3000)
+        monkeypatch.setattr(window, "HELD_BYTES", 3000)
+    shop.configure(row_image="minimal" if images else None)
     shop.view("takings", TAKINGS)
-    work = Workload(shop, SEED)
+    work = Workload(shop, SEED, images=images)
     try:
-        with shop.open() as project:
+        with shop.open(ByTasks() if "tasks" in way else None) as project:
             for _ in range(CHECKPOINTS):
                 work.run(STATEMENTS // CHECKPOINTS)
                 project.run(once=True)
                 shop.compare_in(project, *TABLES)
                 assert project.verify("takings").ok
+            assert ("tasks" in way) == ("spark" in reads_of(project))
     finally:
         if shop.family == "mariadb":
             shop.sql("SET GLOBAL log_bin_compress = OFF")

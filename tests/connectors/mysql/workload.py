@@ -22,9 +22,9 @@ KEYS = 30
 class Workload:
     """Does random things to three tables; the same seed does the same."""
 
-    def __init__(self, shop: Shop, seed: int) -> None:
-        """Create the tables."""
-        self.shop, self.chance = shop, random.Random(seed)
+    def __init__(self, shop: Shop, seed: int, *, images: bool = False) -> None:
+        """Create the tables; with `images` sessions log rows with or without all of their columns."""
+        self.shop, self.chance, self.images = shop, random.Random(seed), images
         self.statements = self._xa = 0
         shop.sql(*CREATE.values())
 
@@ -41,6 +41,9 @@ class Workload:
 
     def _set(self, connection: Any) -> None:
         """Let a session log in its own way."""
+        if self.images:
+            image = self.chance.choice(["FULL", "NOBLOB", "MINIMAL", "MINIMAL"])
+            self._do(connection, f"SET SESSION binlog_row_image = {image}")
         if self.shop.family == "mysql":
             compressed = self.chance.choice(["ON", "OFF"])
             self._do(connection, f"SET SESSION binlog_transaction_compression = {compressed}")

@@ -114,8 +114,12 @@ class Reader:
                 text = json.dumps(row, sort_keys=True)
                 self.counts[text] = self.counts.get(text, 0) + weight
                 continue
+            known = [json.loads(t) for t, n in self.counts.items() if n and json.loads(t)["id"] == row["id"]]
             self.counts = {t: n for t, n in self.counts.items() if json.loads(t)["id"] != row["id"]}
-            if operation == "upsert":
+            if operation == "update":
+                (old,) = known
+                row = old | row
+            if operation in ("upsert", "update"):
                 self.counts[json.dumps(row, sort_keys=True)] = 1
 
     def rows(self) -> list[Row]:

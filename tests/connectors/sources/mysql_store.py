@@ -12,21 +12,22 @@ if TYPE_CHECKING:
 
 
 class MysqlStore:
-    """A database; `before` is how the source takes old rows."""
+    """A database; `before` is how the source takes old rows, `image` what the server logs of rows."""
 
     BAD = "RUNNEL-MYSQL-ZERO-DATE"
 
-    def __init__(self, server: SqlServer, before: str = "row") -> None:
+    def __init__(self, server: SqlServer, before: str = "row", image: str = "full") -> None:
         self.TYPE = server.program.name.partition("-")[0]
         self.server, self.database = server, server.database()
-        self.before, self.zero_dates = before, "error"
+        self.before, self.image, self.zero_dates = before, image, "error"
 
     def settings(self) -> dict[str, Any]:
         known = {"host": "127.0.0.1", "port": self.server.port, "user": "root", "database": self.database}
-        return known | {"before": self.before, "zero_dates": self.zero_dates}
+        return known | {"before": self.before, "row_image": self.image, "zero_dates": self.zero_dates}
 
     def _run(self, *statements: str) -> tuple[tuple[Any, ...], ...]:
-        return self.server.sql("SET SESSION sql_mode = ''", *statements, database=self.database)
+        session = f"SET SESSION sql_mode = '', binlog_row_image = {self.image}"
+        return self.server.sql(session, *statements, database=self.database)
 
     def create(self) -> None:
         self._run(

@@ -350,4 +350,8 @@ STORES: dict[str, tuple[Callable[[Path, pytest.FixtureRequest], Store], tuple[py
         lambda _, request: MysqlStore(request.getfixturevalue("mysql_server"), "trusted"),
         (pytest.mark.mysql,),
     ),
+    "mysql-minimal": (
+        lambda _, request: MysqlStore(request.getfixturevalue("mysql_server"), image="minimal"),
+        (pytest.mark.mysql,),
+    ),
 }

@@ -6,7 +6,6 @@ is an error, and so is a definition that may have changed rows in ways that the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -20,8 +19,10 @@ from runnel.connectors.mysql.definitions import Definition
 from runnel.connectors.mysql.log.problems import Spot, refused
 from runnel.connectors.mysql.log.row_events import Rows
 from runnel.connectors.mysql.logs import FileLog
+from runnel.connectors.mysql.pieces import PieceOfTable
 from runnel.connectors.mysql.types import type_logged
-from runnel.connectors.mysql.window import Scan, Wanted, prepared_of
+from runnel.connectors.mysql.wanted import Wanted
+from runnel.connectors.mysql.window import Scan, prepared_of
 from runnel.errors import RunnelError, Terminal
 from runnel.model.relation import Column, check_columns
 
@@ -32,9 +33,6 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.log.table_map import TableMap
     from runnel.connectors.mysql.settings import Settings
     from runnel.connectors.mysql.window import Window
-
-BYTES_PER_ROW = 60
-"""What a row takes in the log, about; only to tell a large range from a small one."""
 
 
 class ArchiveSource:
@@ -108,40 +106,31 @@ class ArchiveSource:
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the signed rows of the transactions in (start, end]."""
         window = self._between(start, end)
-        gathered = Gathered({info.name: _nameless(info) for info in self.tables()}, self.settings.zero_dates)
-        for rows in window.changes:
+        self._held = None
+        infos = {info.name: _nameless(info) for info in self.tables()}
+        gathered = Gathered(infos, self.settings.zero_dates)
+        for rows in window.read(self.settings, Wanted(self.settings.database, infos, infos)):
             yield from gathered.add(rows)
         yield from gathered.rest()
         yield from _defined(window)
 
     def _between(self, start: Offset, end: Offset) -> Window:
-        held, self._held = self._held, None
         ends = (Spot(start["file"], start["at"]), Spot(end["file"], end["at"]))
-        if held is not None and (held.start, held.end) == ends:
-            return held
-        return self._window(start, ends[1], 1 << 62)
+        if self._held is None or (self._held.start, self._held.end) != ends:
+            self._held = self._window(start, ends[1], 1 << 62)
+        return self._held
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Partition] | None:
-        """Cut a range into files and tables; None where definitions or XA transactions make its order matter."""
-        window = self._held = self._between(start, end)
-        if window.defined or window.has_xa or window.prepared:
+        """Cut a range into pieces of the log, table by table; None where a definition makes its order matter."""
+        window = self._between(start, end)
+        if window.defined:
             return None
-        found = []
-        for begin, until in self._stretches(window):
-            rows = (until.position - begin.position) // BYTES_PER_ROW
-            for info in self.tables():
-                part = FileStretch(self.settings, _nameless(info), begin, until)
-                found.append(Partition(info.name, rows, part))
-        return found
-
-    def _stretches(self, window: Window) -> Iterator[tuple[Spot, Spot]]:
-        for path in self._log.paths():
-            first = Spot(path.name, 0).order[:2]
-            if window.start.order[:2] <= first <= window.end.order[:2]:
-                begin = window.start.position if path.name == window.start.file else 4
-                until = window.end.position if path.name == window.end.file else path.stat().st_size
-                if until > begin:
-                    yield Spot(path.name, begin), Spot(path.name, until)
+        infos = {info.name: info for info in self.tables()}
+        return [
+            Partition(name, amount.rows, PieceOfTable(self.settings, _nameless(infos[name]), piece))
+            for piece in window.pieces
+            for name, amount in piece.tables.items()
+        ]
 
     def commit(self, end: Offset) -> None:
         """Leave the files as they are."""
@@ -172,25 +161,6 @@ class ArchiveSource:
     def close(self) -> None:
         """Let go of what was read ahead."""
         self._held = None
-
-
-@dataclass(frozen=True)
-class FileStretch:
-    """The changes of one table in a stretch of one file; picklable, so a task can read it."""
-
-    settings: Settings
-    definition: Definition
-    begin: Spot
-    until: Spot
-
-    def __call__(self) -> Iterator[ChangeSet]:
-        """Give the signed rows."""
-        wanted = Wanted(self.settings.database, (self.definition.name,), (self.definition.name,))
-        gathered = Gathered({self.definition.name: self.definition}, self.settings.zero_dates)
-        for item in FileLog(self.settings).items(self.begin, self.until, wanted.rows):
-            if isinstance(item, Rows):
-                yield from gathered.add(item)
-        yield from gathered.rest()
 
 
 def _nameless(info: TableInfo) -> Definition:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from runnel.connectors.base import ChangeSet
 from runnel.connectors.mysql.log.problems import refused
 from runnel.connectors.mysql.log.row_events import RowBuffer, Rows
-from runnel.connectors.mysql.log.row_walker import width_of
 from runnel.connectors.mysql.types import described, fits
 
 if TYPE_CHECKING:
@@ -24,11 +23,6 @@ BATCH = 32 << 20
 """Bytes of rows that are decoded together."""
 LARGEST_BATCH = 1 << 31
 """Arrow's offsets have 31 bits."""
-
-
-def row_size(table: TableMap) -> int:
-    """Estimate the bytes of a row, to say how many rows some bytes are."""
-    return sum(width.fixed or 8 for width in map(width_of, table.columns)) + 1
 
 
 @dataclass
@@ -51,7 +45,7 @@ class Gathered:
                 "set binlog_row_image = FULL on the server, for all sessions, then begin with a new snapshot",
             )
         known = self._buffers.get(table.table)
-        if known is not None and (known[0] is not table or known[1].size + len(rows.data) >= BATCH):
+        if known is not None and (known[0] is not table or known[1].size + rows.size >= BATCH):
             yield from self._taken(table.table)
             known = None
         if known is None:

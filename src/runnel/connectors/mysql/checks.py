@@ -33,7 +33,7 @@ def _wrong(label: str, name: str, value: str) -> UsageError:
         return UsageError(
             "RUNNEL-BINLOG-IMAGE",
             f"{label}: rows are logged without all of their columns (binlog_row_image is {value})",
-            hint=f"SET GLOBAL binlog_row_image = FULL, {sessions}",
+            hint=f'SET GLOBAL binlog_row_image = FULL, {sessions}; MySQL\'s can be read with row_image = "minimal"',
         )
     return UsageError(
         "RUNNEL-BINLOG-OFF",
@@ -47,6 +47,8 @@ def check_settings(client: Client) -> None:
     label, problems = client.settings.label, list[RunnelError]()
     found = client.variables(*_NEEDED)
     for name, wanted in _NEEDED.items():
+        if name == "binlog_row_image" and client.settings.row_image == "minimal":
+            continue
         if found.get(name, wanted).upper() != wanted:
             problems.append(_wrong(label, name, found[name]))
     if problems:
@@ -68,6 +70,10 @@ def advice(client: Client) -> tuple[str, ...]:
     said = []
     if found.get("binlog_row_metadata", "").upper() != "FULL":
         said.append(f"{label}: with SET GLOBAL binlog_row_metadata = FULL the log names its columns by itself")
+    if client.settings.row_image == "minimal":
+        said.append(
+            f"{label}: rows may be logged without all of their columns; they are completed from the state by key"
+        )
     if found.get("binlog_checksum") == "NONE":
         said.append(f"{label}: with SET GLOBAL binlog_checksum = CRC32 damage of the log is always noticed")
     return tuple(said)

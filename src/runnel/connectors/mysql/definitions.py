@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.base import TableInfo
 from runnel.connectors.mysql.client import listed, text
-from runnel.connectors.mysql.types import SqlColumn, type_of
+from runnel.connectors.mysql.types import SqlColumn, default_is_known, type_of
 from runnel.errors import RunnelError, Terminal, UsageError, nearest
 from runnel.model.relation import Column, check_columns
 
@@ -40,7 +40,8 @@ class Definition:
 
     def as_position(self) -> dict[str, Any]:
         """Give it as a position keeps it."""
-        return {"columns": [[c.name, c.sql, c.charset] for c in self.columns], "key": list(self.key)}
+        columns = [[c.name, c.sql, c.charset, *([c.default, True] if c.has_default else [])] for c in self.columns]
+        return {"columns": columns, "key": list(self.key)}
 
     @classmethod
     def of(cls, name: str, kept: Mapping[str, Any]) -> Definition:
@@ -60,12 +61,15 @@ def read_definitions(client: Client) -> dict[str, Definition]:
     names = [name for (name,) in tables]
     _check_names(client, names)
     columns: dict[str, list[SqlColumn]] = {name: [] for name in names}
-    for table, name, sql, charset in client.rows(
-        f"SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS WHERE {where}"
-        " ORDER BY TABLE_NAME, ORDINAL_POSITION"
+    for table, name, sql, charset, *default in client.rows(
+        "SELECT TABLE_NAME, COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME, COLUMN_DEFAULT, IS_NULLABLE, EXTRA"
+        f" FROM information_schema.COLUMNS WHERE {where} ORDER BY TABLE_NAME, ORDINAL_POSITION"
     ):
         if table in columns:
-            columns[table].append(SqlColumn(name, sql, charset))
+            column = SqlColumn(name, sql, charset)
+            if settings.row_image == "minimal" and default_is_known(column.word, *default):
+                column = replace(column, default=default[0], has_default=True)
+            columns[table].append(column)
     keys = _keys(client, where)
     return {name: Definition(name, tuple(columns[name]), keys.get(name, ())) for name in names}
 

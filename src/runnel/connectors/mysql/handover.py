@@ -13,24 +13,28 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from runnel.connectors.base import DELETE, OP, UPSERT, ChangeSet
+from runnel.connectors.base import DELETE, OP, REMOVE, UPSERT, ChangeSet
 from runnel.connectors.mysql.changes import signed_rows
 from runnel.connectors.mysql.client import Client, quoted
-from runnel.connectors.mysql.log.row_events import Rows
+from runnel.connectors.mysql.keyed import read_images
+from runnel.connectors.mysql.log.row_events import DELETED, INSERTED, UPDATED, Rows
 from runnel.connectors.mysql.log.transactions import Aborted, Committed, Decided, Defined
 from runnel.connectors.mysql.logs import ServerLog
 from runnel.connectors.mysql.snapshot import read_table
-from runnel.connectors.mysql.window import Wanted, unknown_xa
+from runnel.connectors.mysql.types import type_of
+from runnel.connectors.mysql.wanted import Wanted
+from runnel.connectors.mysql.window import unknown_xa
 from runnel.errors import Transient
+from runnel.model import types
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from runnel.connectors.mysql.definitions import Definition
     from runnel.connectors.mysql.log.problems import Spot
     from runnel.connectors.mysql.settings import Settings
-    from runnel.connectors.mysql.window import Stretch
+    from runnel.connectors.mysql.wanted import Stretch
 
 PART_ROWS = 500_000
 """Rows of a part that a task reads, about."""
@@ -63,7 +67,7 @@ class SnapshotPart:
             end = client.end_of_log()
         finally:
             client.close()
-        yield from self._corrected(end)
+        yield from self._completed(end) if self.settings.row_image == "minimal" else self._corrected(end)
 
     def _where(self) -> str:
         name = quoted(self.definition.key[0])
@@ -92,6 +96,55 @@ class SnapshotPart:
             del key
         if known:
             yield self._keyed(pa.concat_tables(known.values()), UPSERT)
+
+    def _completed(self, end: Spot) -> Iterator[ChangeSet]:
+        """Prepare each touched key for the log, which has no old rows: what is changed next must be there, what is inserted must not.
+
+        Rows that were changed meanwhile stay as they were read, and the log changes them once more. Of those that were deleted, nothing
+        is left but the key.
+        """
+        first: dict[tuple[Any, ...], str] = {}
+        gone: dict[tuple[Any, ...], None] = {}
+        for key, change in self._changed_keys(end):
+            first.setdefault(key, change)
+            if change == DELETED:
+                gone[key] = None
+        yield from self._keys([key for key, change in first.items() if change == INSERTED], REMOVE)
+        yield from self._keys([key for key in gone if first[key] != INSERTED], UPSERT)
+
+    def _keys(self, keys: Sequence[tuple[Any, ...]], op: str) -> Iterator[ChangeSet]:
+        kinds = {column.name: types.to_arrow(type_of(column)) for column in self.definition.columns}
+        names = self.definition.key
+        values = zip(*keys, strict=True) if keys else ((),) * len(names)
+        rows = {name: pa.array(list(some), kinds[name]) for name, some in zip(names, values, strict=True)}
+        if keys and op == UPSERT:
+            rows |= {name: pa.nulls(len(keys), kind) for name, kind in kinds.items() if name not in names}
+        if keys:
+            yield self._keyed(pa.table(rows), op)
+
+    def _changed_keys(self, end: Spot) -> Iterator[tuple[tuple[Any, ...], str]]:
+        """Give the keys that the log changes after the place: inserted, updated, deleted; one that moves goes and comes."""
+        names = list(self.definition.key)
+        for rows in self._committed(end):
+            images = read_images([rows], self.definition, self.settings.zero_dates)
+            whole = images.new.num_columns >= len(self.definition.columns)
+            if images.has_moved and not whole:
+                raise Transient(
+                    "RUNNEL-MYSQL-MOVED",
+                    f"{self.settings.label}: a key of table {self.definition.name} changed while the table was read",
+                    hint="the table is read again; with binlog_row_image = FULL the log has what is needed",
+                )
+            old, new = (
+                list(zip(*(table.column(name).to_pylist() for name in names), strict=True))
+                for table in (
+                    images.old if images.change != INSERTED else images.new,
+                    images.new if images.change != DELETED else images.old,
+                )
+            )
+            moved = images.moved.to_pylist() if images.change == UPDATED else [False] * len(old)
+            for was, now, has_moved in zip(old, new, moved, strict=True):
+                found = ((was, DELETED), (now, INSERTED)) if has_moved else ((now, images.change),)
+                yield from ((key, change) for key, change in found if self._is_mine(key))
 
     def _touched(self, end: Spot) -> Iterator[tuple[tuple[Any, ...], pa.Table, int, bool]]:
         """Give the rows of the log since the snapshot: key, row, weight, and whether it was committed before the place."""

@@ -13,19 +13,23 @@ from runnel.connectors.mysql.stream import LogStream
 from runnel.errors import Terminal, UsageError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from runnel.connectors.mysql.log.events import Event
     from runnel.connectors.mysql.log.transactions import Item
     from runnel.connectors.mysql.settings import Settings
-    from runnel.connectors.mysql.window import Stretch
+    from runnel.connectors.mysql.wanted import Stretch
 
     Filter = Callable[[str, str], bool]
 
 
 IDLE_SECONDS = 60
 """After so long a stream is opened anew: a server gives one up whose heartbeats nobody reads."""
+
+
+FAR = 4 << 20
+"""Bytes behind the end of the log from which on every event is asked for."""
 
 
 class ServerLog:
@@ -35,13 +39,16 @@ class ServerLog:
         """Keep the settings; nothing is connected to yet."""
         self._settings = settings
 
-    def items(self, start: Spot, end: Spot, wanted: Filter) -> Iterator[Item]:
-        """Give what the log has between two places."""
+    def items(self, start: Spot, end: Spot, wanted: Filter, maps: Iterable[bytes] = ()) -> Iterator[Item]:
+        """Give what the log has between two places; `maps` are table maps that hold at the first one.
+
+        The stream is one of several, so it has a number of its own: a server ends one whose number another one has.
+        """
         if start.order >= end.order:
             return
-        stream = LogStream(self._settings, start)
+        stream = LogStream(self._settings, start, every=True)
         try:
-            yield from Assembler(wanted).items(stream.until(end, self._settings.timeout))
+            yield from Assembler(wanted, maps).items(stream.until(end, self._settings.timeout))
         finally:
             stream.close()
 
@@ -68,7 +75,10 @@ class Tail:
         idle = time.monotonic() - self._used > IDLE_SECONDS
         if stream is None or assembler is None or idle or stream.spot != start:
             self.close()
-            stream, assembler = LogStream(self._settings, start), Assembler(wanted)
+            # Who is far behind is likely to meet what has to be cut inside a transaction.
+            far = start.file != end.file or end.position - start.position > FAR
+            stream = LogStream(self._settings, start, number=self._settings.server_id, every=far)
+            assembler = Assembler(wanted)
         self._stream = None
         assembler.wanted = wanted
         try:
@@ -115,10 +125,10 @@ class FileLog:
         """Give the place of the first event."""
         return Spot(self.paths()[0].name, FIRST)
 
-    def items(self, start: Spot, end: Spot | None, wanted: Filter) -> Iterator[Item]:
-        """Give what the files have between two places, or after one."""
+    def items(self, start: Spot, end: Spot | None, wanted: Filter, maps: Iterable[bytes] = ()) -> Iterator[Item]:
+        """Give what the files have between two places, or after one; `maps` are table maps that hold at the first one."""
         paths = self.paths()
-        assembler = Assembler(wanted)
+        assembler = Assembler(wanted, maps)
         if start.order < Spot(paths[0].name, FIRST).order or start.file not in {path.name for path in paths}:
             raise Terminal(
                 "RUNNEL-BINLOG-PURGED",
@@ -149,3 +159,8 @@ class FileLog:
         file, begin, end = stretch
         found = self.items(Spot(file, begin), Spot(file, end), wanted)
         yield from (item for item in found if isinstance(item, Rows))
+
+
+def log_of(settings: Settings) -> FileLog | ServerLog:
+    """Give the log that settings are about."""
+    return FileLog(settings) if settings.logs else ServerLog(settings)

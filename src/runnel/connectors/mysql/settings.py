@@ -21,6 +21,7 @@ KINDS = Kinds(
         "tls": ("off", "on", "verify"),
         "start": ("snapshot", "latest"),
         "before": ("row", "trusted"),
+        "row_image": ("full", "minimal"),
     },
     numbers=("port", "server_id"),
     others=("password", "tables", "timeout"),
@@ -40,7 +41,8 @@ class Settings:
     """Where the server or its archived logs are, and which tables of which database are followed.
 
     `logs` is a pattern of files, which are then read without a server. `server_id` is random where it is not set. `before` says
-    whether old rows are compared with the copy, or `trusted` to be there as the log has them. A target has
+    whether old rows are compared with the copy, or `trusted` to be there as the log has them; `row_image` whether the log may leave
+    out columns, which are then completed from the state. A target has
     those of a connection only; `needs` are the privileges that messages name.
     """
 
@@ -60,6 +62,7 @@ class Settings:
     ca: str = ""
     start: str = "snapshot"
     before: str = "row"
+    row_image: str = "full"
     timeout: float = 30.0
     section: str = "sources"
     needs: str = SOURCE_NEEDS
@@ -79,16 +82,30 @@ def read_settings(source: config.Source, folder: Path) -> Settings:
     check.required({"database": 'database = "shop"'})
     if not offline:
         check.required({"user": 'user = "runnel"'})
-    for key in ("host", "port", "user", "password", "server_id", "tls", "start", "before") if offline else ():
+    for key in (
+        ("host", "port", "user", "password", "server_id", "tls", "start", "before", "row_image") if offline else ()
+    ):
         if key in check.values:
             check.problem("VALUE", f"{key!r} is of a server, and 'logs' are read without one", key, "leave one out")
     if made.get("before") == "trusted" and made.get("start") == "latest":
         what = "'before' cannot be 'trusted' with start = 'latest': rows from before the start are in no copy"
         check.problem("VALUE", what, "before", "leave one out")
+    if made.get("row_image") == "minimal":
+        _check_minimal(check, source.type, made)
     if made.get("server_id", 1) >= 1 << 32:
         check.problem("VALUE", "'server_id' must be less than 4294967296", "server_id")
     check.done()
     return Settings(source.name, source.type, folder=folder, **made)
+
+
+def _check_minimal(check: Check, family: str, made: dict[str, Any]) -> None:
+    """Refuse row images without all columns where they do not say what became of a row."""
+    if family == "mariadb":
+        what = "'row_image' cannot be 'minimal': MariaDB logs a REPLACE as an update without the columns that it sets to their defaults"
+        check.problem("VALUE", what, "row_image", "set binlog_row_image = FULL on the server")
+    if made.get("before") == "trusted":
+        what = "'before' cannot be 'trusted' with row_image = 'minimal': old rows are not in the log"
+        check.problem("VALUE", what, "before", "leave one out")
 
 
 def read_target_settings(target: config.Target, folder: Path) -> Settings:

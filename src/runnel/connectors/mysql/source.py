@@ -11,15 +11,17 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.base import ChangeSet, Partition
-from runnel.connectors.mysql.changes import Gathered
 from runnel.connectors.mysql.checks import advice, check_same_server, check_settings, refused_tables
 from runnel.connectors.mysql.client import Client
 from runnel.connectors.mysql.definitions import Definition, read_definitions
 from runnel.connectors.mysql.handover import Base, SnapshotPart, parts
+from runnel.connectors.mysql.keyed import gathering
 from runnel.connectors.mysql.log.problems import Spot
 from runnel.connectors.mysql.log.transactions import Defined
 from runnel.connectors.mysql.logs import ServerLog, Tail
-from runnel.connectors.mysql.window import Scan, Wanted, Window, prepared_of
+from runnel.connectors.mysql.pieces import PieceOfTable
+from runnel.connectors.mysql.wanted import Wanted
+from runnel.connectors.mysql.window import Scan, Window, prepared_of
 from runnel.errors import Transient
 
 if TYPE_CHECKING:
@@ -190,7 +192,9 @@ class ServerSource:
             return Base(exact, exact)
         sure = self._client.end_of_log()
         time.sleep(SETTLE_SECONDS)
-        return Base(sure, self._client.end_of_log())
+        # Without old rows in the log, what may not be seen yet could not be told from what is.
+        minimal = self.settings.row_image == "minimal"
+        return Base(sure, sure if minimal else self._client.end_of_log())
 
     def read(self, start: Offset, end: Offset) -> Iterator[ChangeSet]:
         """Give the changes in (start, end]: all rows of a snapshot, or signed rows of the log, table by table."""
@@ -198,15 +202,20 @@ class ServerSource:
             for part in self._snapshot(end):
                 yield from part()
             return
-        held, self._held = self._held, None
-        if held is None or (held.start, held.end) != (_spot(start), _spot(end)):
-            self._quiet = None
-            held = self._window(start, _spot(end), 1 << 62)
-        gathered = Gathered(_definitions(start), self.settings.zero_dates, self._trusted(start))
-        for rows in held.changes:
+        window = self._between(start, end)
+        self._held = None
+        gathered = gathering(self.settings, _definitions(start), self._trusted(start))
+        for rows in window.read(self.settings, _wanted(self.settings, start)):
             yield from gathered.add(rows)
         yield from gathered.rest()
         yield from self._read_again(start, end)
+
+    def _between(self, start: Offset, end: Offset) -> Window:
+        """Give the window of a range: the one that was found last, or gone through again."""
+        if self._held is None or (self._held.start, self._held.end) != (_spot(start), _spot(end)):
+            self._quiet = None
+            self._held = self._window(start, _spot(end), 1 << 62)
+        return self._held
 
     def _trusted(self, start: Offset) -> frozenset[str]:
         """Give the tables whose copy is surely as the log has it: those that are not ahead of it after a definition."""
@@ -230,14 +239,30 @@ class ServerSource:
             yield from (part for part, _ in parts(self._client, definition, base))
 
     def partitions(self, start: Offset, end: Offset) -> Sequence[Partition] | None:
-        """Cut a snapshot by ranges of keys; the log of a server is read by the driver, in windows of `max_rows`."""
+        """Cut a snapshot by ranges of keys, the log into pieces, table by table; None where tables are read again after a definition."""
         if start:
-            return None
+            return self._pieces(start, end)
         base = Base(Spot(*end["sure"]), _spot(end))
         found = []
         for name, definition in _definitions(end).items():
             found += [Partition(name, rows, part) for part, rows in parts(self._client, definition, base)]
         return found
+
+    def _pieces(self, start: Offset, end: Offset) -> Sequence[Partition] | None:
+        window = self._between(start, end)
+        if window.defined:
+            return None
+        definitions, trusted, since = _definitions(start), self._trusted(start), _wanted(self.settings, start).since
+        return [
+            Partition(
+                name,
+                amount.rows,
+                PieceOfTable(self.settings, definitions[name], piece, since.get(name), name in trusted),
+                trusted=name in trusted,
+            )
+            for piece in window.pieces
+            for name, amount in piece.tables.items()
+        ]
 
     def commit(self, end: Offset) -> None:
         """Leave the log to the server, which keeps it for as long as it is set to."""

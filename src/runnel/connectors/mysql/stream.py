@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.settings import Settings
 
 _REGISTER, _DUMP = 0x15, 0x12
+_WITH_STATEMENTS = 0x2
 _LARGEST_PACKET = 0xFFFFFF
 _CHUNK = 1 << 18
 HEARTBEAT_SECONDS = 10
@@ -85,12 +86,18 @@ class Packets:
 
 
 class LogStream:
-    """Events from a position on, as the server sends them."""
+    """Events from a position on, as the server sends them.
 
-    def __init__(self, settings: Settings, start: Spot) -> None:
-        """Ask for the log from a position on."""
+    MariaDB leaves out the texts of statements unless they are asked for (`every`). From version 11 on it does not say either where an
+    event inside a transaction is: only a stream of every event counts that right.
+    """
+
+    def __init__(self, settings: Settings, start: Spot, *, number: int = 0, every: bool = False) -> None:
+        """Ask for the log from a position on, as the replica of that number, else of a random one."""
         self.settings = settings
         self._file, self._at = start
+        self._number = number or secrets.randbelow((1 << 31) - 1_000_000) + 1_000_000
+        self._every, self._counted = every, False
         self._checksums = False
         with translate_errors(settings):
             self._connection = connect(settings)
@@ -114,7 +121,6 @@ class LogStream:
                 f"{self.settings.label}: the protocol cannot name a position after 4 GiB of a file",
                 "write smaller transactions, set max_binlog_size to 1 GiB, and begin with a new snapshot",
             )
-        number = self.settings.server_id or secrets.randbelow((1 << 31) - 1_000_000) + 1_000_000
         with self._connection.cursor() as cursor:
             cursor.execute("SELECT @@global.binlog_checksum")
             self._checksums = cursor.fetchall()[0][0] == "CRC32"
@@ -124,9 +130,11 @@ class LogStream:
                 cursor.execute(f"SET @{name} = {HEARTBEAT_SECONDS * 10**9}")
             cursor.execute("SET @mariadb_slave_capability = 4")
             cursor.execute(f"SET @slave_uuid = 'runnel-{secrets.token_hex(8)}'")
-        self._send(_REGISTER, struct.pack("<I", number) + b"\0\0\0" + struct.pack("<HII", 0, 0, 0))
+        self._send(_REGISTER, struct.pack("<I", self._number) + b"\0\0\0" + struct.pack("<HII", 0, 0, 0))
         self._connection._read_packet()
-        self._send(_DUMP, struct.pack("<IHI", start.position, 0, number) + start.file.encode())
+        mariadb = "mariadb" in self._connection.get_server_info().lower()
+        flags = _WITH_STATEMENTS if self._every and mariadb else 0
+        self._send(_DUMP, struct.pack("<IHI", start.position, flags, self._number) + start.file.encode())
 
     def _send(self, command: int, payload: bytes) -> None:
         self._connection._execute_command(command, payload)
@@ -182,10 +190,12 @@ class LogStream:
         if kind in (Kind.HEARTBEAT, Kind.HEARTBEAT_V2):
             return None
         made_up = bool(flags & ARTIFICIAL) or (next_position == 0 and kind == Kind.FORMAT_DESCRIPTION)
-        self._go_on(kind, body, size, next_position, made_up=made_up)
-        return Event(kind, flags, timestamp, server_id, body, spot.file, spot.position, self._at)
+        displaced = self._go_on(kind, body, size, next_position, made_up=made_up)
+        return Event(kind, flags, timestamp, server_id, body, spot.file, spot.position, self._at, displaced)
 
-    def _go_on(self, kind: int, body: bytes, size: int, next_position: int, *, made_up: bool) -> None:
+    def _go_on(self, kind: int, body: bytes, size: int, next_position: int, *, made_up: bool) -> bool:
+        """Go to the end of an event; say whether those before it were not where they were counted to be."""
+        displaced = False
         if kind == Kind.ROTATE:
             self._file, self._at = body[8:].decode("utf-8", "replace"), int.from_bytes(body[:8], "little")
         elif not made_up:
@@ -193,6 +203,9 @@ class LogStream:
             # only to the first and the last event of a transaction: the last one sets right what is counted here.
             reached = self._at + size
             self._at = reached + ((next_position - reached) & 0xFFFFFFFF) if next_position else reached
+            displaced = self._counted and self._at != reached
+            self._counted = not next_position
+        return displaced
 
     def _refusal(self, packet: bytes) -> RunnelError:
         if packet[:1] == b"\xfe":

@@ -44,11 +44,16 @@ _MEMBER = re.compile(r"'((?:[^']|'')*)'")
 
 @dataclass(frozen=True)
 class SqlColumn:
-    """A column as the server defines it: `sql` is its type, such as `int(10) unsigned`; `charset` is set for texts."""
+    """A column as the server defines it: `sql` is its type, such as `int(10) unsigned`; `charset` is set for texts.
+
+    `default` is what rows get that are inserted without it, as far as that is known (`has_default`).
+    """
 
     name: str
     sql: str
     charset: str | None = None
+    default: str | None = None
+    has_default: bool = False
 
     @property
     def word(self) -> str:
@@ -132,6 +137,28 @@ def selected_array(column: SqlColumn, values: Sequence[Any], zero: Zero) -> pa.A
             wanted, safe=False
         )
     return pa.array(values, pa.string()).cast(wanted)
+
+
+def default_is_known(word: str, default: str | None, nullable: str, extra: str) -> bool:
+    """Say whether information_schema has the very value that rows get without the column.
+
+    An expression is worked out for each row, which the log then has. A TIMESTAMP is written in the zone of whoever defined it, bytes and
+    bits are written in forms of their own.
+
+    >>> default_is_known("int", None, "YES", ""), default_is_known("int", None, "NO", ""), default_is_known("bit", "b'1'", "YES", "")
+    (True, False, False)
+    """
+    if "GENERATED" in extra.upper():
+        return False
+    return nullable == "YES" if default is None else word not in ("timestamp", "bit", *_BYTES, *_SHAPES)
+
+
+def default_array(column: SqlColumn, zero: Zero) -> pa.Array:
+    """Give the default of a column as an array of one value."""
+    wanted = types.to_arrow(type_of(column))
+    if column.default is None or column.word in _TEXTS:
+        return pa.array([column.default], wanted)
+    return selected_array(column, [column.default], zero)
 
 
 def _times(column: SqlColumn, values: Sequence[Any], wanted: pa.DataType, zero: Zero) -> pa.Array:

@@ -5,80 +5,88 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from runnel.connectors.mysql.changes import row_size
-from runnel.connectors.mysql.ddl import ALL, touched
 from runnel.connectors.mysql.log.problems import Spot, refused
 from runnel.connectors.mysql.log.row_events import Rows
 from runnel.connectors.mysql.log.transactions import Aborted, Committed, Decided, Defined, Rotated
+from runnel.connectors.mysql.pieces import Cutter, Piece, read_piece
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
 
     from runnel.connectors.base import Offset
     from runnel.connectors.mysql.log.statements import Statement
     from runnel.connectors.mysql.log.transactions import Item
+    from runnel.connectors.mysql.settings import Settings
+    from runnel.connectors.mysql.wanted import Stretch, Wanted
     from runnel.errors import Terminal
 
-Stretch = tuple[str, int, int]
-"""A file, and where a transaction begins and ends in it."""
+HELD_BYTES = 64 << 20
+"""Bytes of events up to which a window's rows are held for whoever reads it next; beyond, the log is read again."""
+EVENT_BYTES = 500
+"""What an event takes in memory besides its bytes."""
 
 
 @dataclass(frozen=True)
 class Window:
-    """What was found after a position: rows in the order of their commits, and where it ends.
+    """What was found after a position: where rows are, in the order of their commits, and where it ends.
 
-    `defined` are followed tables that a definition at the end of the window is about. `prepared` are XA transactions that are not
-    decided yet, by their names; `has_xa` says that there were some. `rows` is an estimate.
+    `changes` are the rows themselves, None where they are more than is held in memory. `defined` are followed tables that a definition at
+    the end of the window is about. `prepared` are XA transactions that are not decided yet, by their names.
     """
 
     start: Spot
     end: Spot
     gtid: str = ""
-    changes: tuple[Rows, ...] = ()
-    rows: int = 0
+    pieces: tuple[Piece, ...] = ()
+    changes: tuple[Rows, ...] | None = ()
     defined: frozenset[str] = frozenset()
     statement: Statement | None = None
     prepared: dict[str, Stretch] = field(default_factory=dict)
-    has_xa: bool = False
 
     @property
     def empty(self) -> bool:
         """Whether nothing in it concerns followed tables."""
-        return not self.changes and not self.defined
+        return not self.pieces and not self.defined
+
+    def read(self, settings: Settings, wanted: Wanted) -> Iterator[Rows]:
+        """Give the rows: those that are held, or the log's once more."""
+        if self.changes is not None:
+            yield from self.changes
+            return
+        for piece in self.pieces:
+            yield from read_piece(settings, piece, wanted)
 
 
-@dataclass(frozen=True)
-class Wanted:
-    """What is looked for: rows of the followed tables, each from a place of the log on, and definitions of those that may be.
+class Held:
+    """The rows of a window, as long as they are few."""
 
-    Without `candidates`, every table of the database may be followed.
-    """
+    def __init__(self) -> None:
+        """Begin without any."""
+        self._rows: list[Rows] | None = []
+        self._committed = self._bytes = self._bytes_committed = 0
 
-    database: str
-    tables: Collection[str]
-    candidates: Collection[str] = ()
-    since: Mapping[str, Spot] = field(default_factory=dict)
+    def add(self, rows: Rows) -> None:
+        """Hold the rows of an event, or let go of all where they become too many."""
+        if self._rows is not None:
+            self._rows.append(rows)
+            self._bytes += len(rows.event.body) + EVENT_BYTES
+            if self._bytes > HELD_BYTES:
+                self._rows = None
 
-    def rows(self, schema: str, table: str) -> bool:
-        """Say whether rows of a table are followed."""
-        return schema == self.database and table in self.tables
+    def commit(self) -> None:
+        """Keep what was added."""
+        if self._rows is not None:
+            self._committed, self._bytes_committed = len(self._rows), self._bytes
 
-    def defined(self, statement: Statement, spot: Spot) -> frozenset[str]:
-        """Give the tables that a statement is about, as far as they may be followed."""
-        found: set[str] = set()
-        # Some servers do not tell apart names by their case, and log definitions as they were written.
-        spelled = {name.lower(): name for name in (*self.tables, *self.candidates)}
-        for table in touched(statement):
-            if table.database == self.database and table.rows:
-                found |= set(self.tables) if table.table == ALL else {spelled.get(table.table.lower(), table.table)}
-        return frozenset(
-            name for name in found if (not self.candidates or name in self.candidates) and self.is_after(name, spot)
-        )
+    def leave_out(self) -> None:
+        """Let go of what was added since the last commit."""
+        if self._rows is not None:
+            del self._rows[self._committed :]
+            self._bytes = self._bytes_committed
 
-    def is_after(self, table: str, spot: Spot) -> bool:
-        """Say whether a place is one from which a table is followed."""
-        since = self.since.get(table)
-        return since is None or spot.order >= since.order
+    def rows(self) -> tuple[Rows, ...] | None:
+        """Give what was kept; None where it was too much."""
+        return None if self._rows is None else tuple(self._rows[: self._committed])
 
 
 @dataclass
@@ -98,56 +106,66 @@ class Scan:
         `upto` is a place between two transactions, at which the items end.
         """
         found = Window(start, start, prepared=dict(prepared))
-        changes: list[Rows] = []
-        pending: list[Rows] = []
+        cutter, held = Cutter(), Held()
         defined: frozenset[str] = frozenset()
         for item in items:
             match item:
                 case Rows():
-                    if self.wanted.is_after(item.table.table, item.spot):
-                        pending.append(item)
+                    self._add(item, cutter, held)
                 case Decided():
-                    pending += self._decided(found, item)
+                    self._decided(found, item, cutter, held)
                 case Defined():
                     about = self.wanted.defined(item.statement, item.spot)
-                    if about and (changes or pending):
+                    if about and (cutter.rows or cutter.pending):
                         break
                     if about:
                         defined, found = defined | about, replace(found, statement=item.statement)
-                case Committed():
-                    found = _after(found, item, pending)
-                    changes += pending if not item.prepared else ()
-                    pending = []
-                    if defined or found.rows >= self.limit or (self.single and changes):
+                case Committed(prepared=""):
+                    found = replace(found, end=item.spot, gtid=item.gtid or found.gtid)
+                    cutter.commit(item)
+                    held.commit()
+                    if defined or cutter.rows >= self.limit or (self.single and cutter.rows):
                         break
+                case Committed():
+                    found = _prepared(found, item)
+                    cutter.leave_out()
+                    held.leave_out()
                 case Aborted():
-                    pending, defined = [], frozenset()
+                    cutter.leave_out()
+                    held.leave_out()
+                    defined = frozenset()
                 case Rotated() if item.file != found.end.file:
+                    cutter.flush()
                     found = replace(found, end=Spot(item.file, item.position))
         else:
-            found = found if upto is None or pending else replace(found, end=upto)
-        return replace(found, changes=tuple(changes), defined=defined)
+            found = found if upto is None or cutter.pending else replace(found, end=upto)
+        return replace(found, pieces=cutter.pieces(), changes=held.rows(), defined=defined)
 
-    def _decided(self, found: Window, item: Decided) -> list[Rows]:
+    def _add(self, rows: Rows, cutter: Cutter, held: Held) -> None:
+        if self.wanted.is_after(rows.table.table, rows.spot):
+            cutter.add(rows)
+            held.add(rows)
+
+    def _decided(self, found: Window, item: Decided, cutter: Cutter, held: Held) -> None:
+        """Go through what was prepared earlier, where it is committed: it happens now."""
         stretch = found.prepared.pop(item.xid, None)
         if not item.committed:
-            return []
+            return
         if stretch is None:
             raise unknown_xa(item.spot, item.xid)
-        # What was prepared earlier happens now.
-        rows = [replace(rows, spot=item.spot) for rows in self.again(stretch)]
-        return [one for one in rows if self.wanted.is_after(one.table.table, one.spot)]
+        file, begin, end = stretch
+        for rows in self.again(stretch):
+            if self.wanted.is_after(rows.table.table, item.spot):
+                cutter.add(rows)
+                held.add(replace(rows, spot=item.spot))
+        cutter.decide(Spot(file, begin), end, item.spot)
 
 
-def _after(found: Window, item: Committed, pending: list[Rows]) -> Window:
-    """Give the window with one more transaction at its end."""
-    gtid = item.gtid or found.gtid
-    if item.prepared:
-        stretch = (item.begin.file, item.begin.position, item.spot.position)
-        prepared = {**found.prepared, item.prepared: stretch}
-        return replace(found, end=item.spot, gtid=gtid, prepared=prepared, has_xa=True)
-    rows = sum(len(rows.data) // row_size(rows.table) + 1 for rows in pending)
-    return replace(found, end=item.spot, gtid=gtid, rows=found.rows + rows)
+def _prepared(found: Window, item: Committed) -> Window:
+    """Give the window with a transaction at its end that is prepared and not decided."""
+    stretch = (item.begin.file, item.begin.position, item.spot.position)
+    prepared = {**found.prepared, item.prepared: stretch}
+    return replace(found, end=item.spot, gtid=item.gtid or found.gtid, prepared=prepared)
 
 
 def unknown_xa(spot: Spot, xid: str) -> Terminal:

@@ -71,7 +71,8 @@ class Kind(IntEnum):
 class Event:
     """One event: its kind, its body without header and checksum, and its bytes in the log from `start` to `end`.
 
-    Events inside a compressed transaction have the start and end of the event that holds them.
+    Events inside a compressed transaction have the start and end of the event that holds them. `displaced` says that events before
+    it, whose places could only be counted, are not where they were counted to be.
     """
 
     kind: int
@@ -82,6 +83,7 @@ class Event:
     file: str
     start: int
     end: int
+    displaced: bool = False
 
 
 @dataclass(frozen=True)

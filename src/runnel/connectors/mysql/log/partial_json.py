@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.mysql.log.cursor import Cursor
@@ -21,7 +20,6 @@ from runnel.connectors.mysql.log.table_map import Type
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from runnel.connectors.mysql.log.row_events import Rows
     from runnel.connectors.mysql.log.table_map import LoggedColumn
 
 TEXT_MARK = b"\xfe" + os.urandom(16)
@@ -34,17 +32,16 @@ def text_of(value: bytes) -> str:
     return value[len(TEXT_MARK) :].decode() if value.startswith(TEXT_MARK) else json_text(value)
 
 
-def completed(rows: Rows) -> Rows:
+def completed(columns: Sequence[LoggedColumn], data: bytes) -> bytes:
     """Give the rows of a partial update as old and new rows in full."""
-    columns = rows.table.columns
     made: list[bytes] = []
-    cursor = Cursor(rows.data)
+    cursor = Cursor(data)
     while cursor.left:
         begin = cursor.at
         old = _values(cursor, columns, _null_bits(cursor, len(columns)))
-        made.append(rows.data[begin : cursor.at])
+        made.append(data[begin : cursor.at])
         made.append(_new_row(cursor, columns, old))
-    return replace(rows, data=b"".join(made))
+    return b"".join(made)
 
 
 def _null_bits(cursor: Cursor, count: int) -> int:

@@ -6,6 +6,7 @@ What comes out is bounded: the size that the event promises is compared with a l
 from __future__ import annotations
 
 import zlib
+from typing import Any
 
 import pyarrow as pa
 
@@ -19,8 +20,8 @@ ZSTD, NOT_COMPRESSED = 0, 255
 _END, _SIZE, _ALGORITHM, _UNPACKED_SIZE = range(4)
 
 
-def unpack_transaction(body: bytes) -> bytes:
-    """Give the events inside a transaction payload, one after the other, without checksums."""
+def unpack_transaction(body: bytes) -> Unpacked:
+    """Give the events inside a transaction payload, one after the other, without checksums; they are unpacked as they are read."""
     cursor = Cursor(body)
     fields: dict[int, int] = {}
     while (kind := cursor.packed()) != _END:
@@ -29,24 +30,47 @@ def unpack_transaction(body: bytes) -> bytes:
     payload = cursor.take(fields.get(_SIZE, cursor.left))
     algorithm = fields.get(_ALGORITHM, NOT_COMPRESSED)
     if algorithm == NOT_COMPRESSED:
-        return payload
+        return Unpacked(pa.BufferReader(payload), len(payload))
     if algorithm != ZSTD:
         raise BadBytes(f"compression algorithm {algorithm} of a transaction is unknown")
     size = fields.get(_UNPACKED_SIZE, -1)
     if not 0 <= size <= LARGEST_PAYLOAD:
         raise BadBytes(f"a transaction cannot be {size} bytes long")
-    return _unpack_zstd(payload, size)
+    return Unpacked(pa.CompressedInputStream(pa.BufferReader(payload), "zstd"), size)
 
 
-def _unpack_zstd(payload: bytes, size: int) -> bytes:
-    try:
-        with pa.CompressedInputStream(pa.BufferReader(payload), "zstd") as stream:
-            found: bytes = stream.read(size + 1)
-    except (OSError, pa.ArrowException) as error:
-        raise BadBytes(f"a compressed transaction cannot be unpacked: {error}") from error
-    if len(found) != size:
-        raise BadBytes("a compressed transaction does not have the length it says")
-    return found
+class Unpacked:
+    """Reads what was packed, piece by piece, up to the size that was promised and no further."""
+
+    def __init__(self, stream: Any, size: int) -> None:
+        """Begin at the first byte."""
+        self._stream, self.left = stream, size
+
+    def take(self, size: int) -> bytes:
+        """Give the next bytes."""
+        found: bytes = self._read(size) if size <= self.left else b""
+        if len(found) != size:
+            raise BadBytes("a compressed transaction does not have the length it says")
+        self.left -= size
+        return found
+
+    def end(self) -> None:
+        """Raise if more comes than was promised."""
+        if self._read(1):
+            raise BadBytes("a compressed transaction does not have the length it says")
+
+    def _read(self, size: int) -> bytes:
+        try:
+            found: bytes = self._stream.read(size)
+        except (OSError, pa.ArrowException) as error:
+            raise BadBytes(f"a compressed transaction cannot be unpacked: {error}") from error
+        return found
+
+
+def unpacked_size(data: bytes, at: int = 0) -> int:
+    """Give the size that a compressed event promises; the compressed part begins at `at`."""
+    digits = data[at] & 7 if len(data) > at else 0
+    return int.from_bytes(data[at + 1 : at + 1 + digits], "big")
 
 
 def unpack_event(data: bytes) -> bytes:
@@ -56,7 +80,7 @@ def unpack_event(data: bytes) -> bytes:
     digits = data[0] & 7
     if not 1 <= digits <= 4 or len(data) <= digits:
         raise BadBytes("the length of a compressed event is missing")
-    size = int.from_bytes(data[1 : 1 + digits], "big")
+    size = unpacked_size(data)
     if size > LARGEST_EVENT_BODY:
         raise BadBytes(f"an event cannot be {size} bytes long")
     unpacker = zlib.decompressobj()

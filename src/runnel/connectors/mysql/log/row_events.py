@@ -16,13 +16,13 @@ from runnel.connectors.mysql.log.cursor import Cursor
 from runnel.connectors.mysql.log.decode import PADDING, ZeroDate, column_array
 from runnel.connectors.mysql.log.events import Kind
 from runnel.connectors.mysql.log.partial_json import completed
-from runnel.connectors.mysql.log.payloads import unpack_event
+from runnel.connectors.mysql.log.payloads import unpack_event, unpacked_size
 from runnel.connectors.mysql.log.problems import BadBytes, Spot, damaged, zero_date
 from runnel.connectors.mysql.log.row_walker import places, walker, width_of
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from runnel.connectors.mysql.log.events import Event, Format
     from runnel.connectors.mysql.log.table_map import LoggedColumn, TableMap
@@ -43,17 +43,20 @@ INSERTED, DELETED, UPDATED = "inserted", "deleted", "updated"
 
 @dataclass(slots=True)
 class Rows:
-    """The rows of one event: `change` says what happened, `data` has the row images, for an update old and new by turns.
+    """The rows of one event: `change` says what happened, `present` and `present_after` which columns the row images have.
 
-    `present` and `present_after` are the numbers of the columns that the images have.
+    The images stay in the event as it was logged until somebody asks for `data`: who only counts what there is does not unpack
+    it. `maps` are the table maps that hold here, as they were logged, by number: what reading may begin with before this event.
     """
 
     table: TableMap
     change: str
     present: bytes
     present_after: bytes
-    data: bytes
+    event: Event
+    begin: int
     spot: Spot
+    maps: Mapping[int, bytes]
 
     @property
     def whole(self) -> bool:
@@ -61,10 +64,38 @@ class Rows:
         full = (1 << len(self.table.columns)) - 1
         return all(int.from_bytes(bits, "little") & full == full for bits in (self.present, self.present_after))
 
+    @property
+    def partial(self) -> bool:
+        """Whether new rows may say of JSON values only what changed in them."""
+        return self.event.kind == Kind.PARTIAL_UPDATE_ROWS
+
+    @property
+    def size(self) -> int:
+        """The bytes of the row images, unpacked; nothing is unpacked to say it."""
+        if self.event.kind in _COMPRESSED:
+            return unpacked_size(self.event.body, self.begin)
+        return len(self.event.body) - self.begin
+
+    @property
+    def data(self) -> bytes:
+        """The row images, for an update old and new by turns."""
+        try:
+            found = self.event.body[self.begin :]
+            if self.event.kind in _COMPRESSED:
+                return unpack_event(found)
+            return completed(self.table.columns, found) if self.partial and self.whole else found
+        except BadBytes as error:
+            raise damaged(self.spot, error) from error
+
 
 def table_number(event: Event, format_: Format) -> int:
     """Give the number of the table that a row event is about."""
     return int.from_bytes(event.body[: _id_size(event.kind, format_)], "little")
+
+
+def ends_statement(event: Event, format_: Format) -> bool:
+    """Say whether a row event is the last one of its statement: table maps before it do not hold any more."""
+    return bool(event.body[_id_size(event.kind, format_)] & STATEMENT_END)
 
 
 def _id_size(kind: int, format_: Format) -> int:
@@ -72,8 +103,8 @@ def _id_size(kind: int, format_: Format) -> int:
     return 4 if length == 6 else 6
 
 
-def read_rows(event: Event, table: TableMap, format_: Format) -> Rows:
-    """Read a row event of a table."""
+def read_rows(event: Event, table: TableMap, format_: Format, maps: Mapping[int, bytes]) -> Rows:
+    """Read a row event of a table, up to its rows."""
     cursor = Cursor(event.body)
     cursor.take(_id_size(event.kind, format_) + 2)
     if event.kind in _SECOND:
@@ -85,14 +116,8 @@ def read_rows(event: Event, table: TableMap, format_: Format) -> Rows:
     present = cursor.take((count + 7) // 8)
     update = event.kind in UPDATES
     after = cursor.take((count + 7) // 8) if update else present
-    data = cursor.take(cursor.left)
-    if event.kind in _COMPRESSED:
-        data = unpack_event(data)
     change = UPDATED if update else INSERTED if event.kind in WRITES else DELETED
-    rows = Rows(table, change, present, after, data, Spot(event.file, event.start))
-    if event.kind == Kind.PARTIAL_UPDATE_ROWS and rows.whole:
-        return completed(rows)
-    return rows
+    return Rows(table, change, present, after, event, cursor.at, Spot(event.file, event.start), maps)
 
 
 @dataclass
@@ -107,9 +132,13 @@ class RowBuffer:
 
     def add(self, rows: Rows) -> None:
         """Add the rows of an event."""
-        self._parts.append(rows.data)
-        self.size += len(rows.data)
-        self._events.append((rows.change, self.size, rows.spot))
+        self.add_images(rows.data, rows.change, rows.spot)
+
+    def add_images(self, data: bytes, change: str, spot: Spot) -> None:
+        """Add row images to which the same happened."""
+        self._parts.append(data)
+        self.size += len(data)
+        self._events.append((change, self.size, spot))
 
     def taken(self) -> pa.Table:
         """Decode what was added into a table with `_weight`, in the order of the log; the buffer is empty then."""

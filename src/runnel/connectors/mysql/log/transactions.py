@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from runnel.connectors.mysql.log import gtids
-from runnel.connectors.mysql.log.events import IGNORABLE, Event, Format, Kind, header, read_format
+from runnel.connectors.mysql.log.events import HEADER_SIZE, IGNORABLE, Event, Format, Kind, header, read_format
 from runnel.connectors.mysql.log.payloads import unpack_transaction
 from runnel.connectors.mysql.log.problems import BadBytes, Spot, damaged, not_understood, refused
-from runnel.connectors.mysql.log.row_events import NO_TABLE, ROWS, Rows, read_rows, table_number
+from runnel.connectors.mysql.log.row_events import NO_TABLE, ROWS, Rows, ends_statement, read_rows, table_number
 from runnel.connectors.mysql.log.statements import Statement, read_statement
 from runnel.connectors.mysql.log.table_map import TableMap, read_table_map
 
@@ -25,7 +25,8 @@ if TYPE_CHECKING:
 class Committed:
     """The end of a transaction: `spot` is after it, `begin` before it; `gtid` is empty where it has none.
 
-    `prepared` names the XA transaction that was only prepared: its rows count when `decided` comes.
+    `prepared` names the XA transaction that was only prepared: its rows count when `decided` comes. `displaced` says that the places of
+    events inside it are not those of the log, as far as they were counted.
     """
 
     spot: Spot
@@ -33,6 +34,7 @@ class Committed:
     gtid: str = ""
     timestamp: int = 0
     prepared: str = ""
+    displaced: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +96,17 @@ MOST_MAPS = 10_000
 class Assembler:
     """Goes through events and gives what they mean; it knows the format and the table maps that hold at the moment."""
 
-    def __init__(self, wanted: Callable[[str, str], bool]) -> None:
-        """Give rows of tables for which `wanted(schema, table)` is true; others are passed by undecoded."""
+    def __init__(self, wanted: Callable[[str, str], bool], maps: Iterable[bytes] = ()) -> None:
+        """Give rows of tables for which `wanted(schema, table)` is true; others are passed by undecoded.
+
+        `maps` are table maps that hold where reading begins, if that is inside a transaction.
+        """
         self.wanted = wanted
         self.format: Format | None = None
+        self._before = tuple(maps)
         self._maps: dict[int, TableMap | None] = {}
+        self._logged: dict[int, bytes] = {}
+        self._statement_ended = False
         self._parsed: dict[bytes, TableMap] = {}
         self._begin: Spot | None = None
         self._gtid = gtids.Gtid("")
@@ -117,7 +125,7 @@ class Assembler:
         if kind in ROWS:
             yield from self._rows(event)
         elif kind == Kind.TABLE_MAP:
-            self._table_map(event)
+            self._table_map(event.body, self._format(event))
         elif kind in _GTIDS:
             self._started(event)
         elif kind == Kind.XID:
@@ -130,6 +138,9 @@ class Assembler:
             if self._open:
                 yield Aborted(Spot(event.file, event.start))
             self._begin, self._gtid, self._open = None, gtids.Gtid(""), False
+            for body in self._before:
+                self._table_map(body, self.format)
+            self._before = ()
         elif kind == Kind.ROTATE:
             yield Rotated(event.body[8:].decode("utf-8", "replace"), int.from_bytes(event.body[:8], "little"))
         elif kind == Kind.TRANSACTION_PAYLOAD:
@@ -154,35 +165,38 @@ class Assembler:
 
     def _committed(self, event: Event, prepared: str = "") -> Committed:
         spot = Spot(event.file, event.end)
-        done = Committed(spot, self._begin or Spot(event.file, event.start), self._gtid.text, event.timestamp, prepared)
+        begin = self._begin or Spot(event.file, event.start)
+        done = Committed(spot, begin, self._gtid.text, event.timestamp, prepared, event.displaced)
         self._begin, self._gtid, self._open = None, gtids.Gtid(""), False
         self._maps.clear()
         return done
 
-    def _table_map(self, event: Event) -> None:
-        body = event.body
-        form = self._format(event)
-        size = 4 if form.lengths[Kind.TABLE_MAP - 1] == 6 else 6
+    def _table_map(self, body: bytes, format_: Format) -> None:
+        size = 4 if format_.lengths[Kind.TABLE_MAP - 1] == 6 else 6
         number = int.from_bytes(body[:size], "little")
         if len(self._maps) > MOST_MAPS or len(self._parsed) > MOST_MAPS:
             self._maps.clear()
             self._parsed.clear()
         table = self._parsed.get(body)
         if table is None:
-            _, table = read_table_map(body, id_size=size, mariadb="mariadb" in form.version.lower())
+            _, table = read_table_map(body, id_size=size, mariadb=format_.mariadb)
             self._parsed[body] = table
         self._maps[number] = table if self.wanted(table.schema, table.table) else None
+        # A new one each time: rows that were given keep theirs.
+        self._logged = {number: body} if self._statement_ended else {**self._logged, number: body}
+        self._statement_ended = False
 
     def _rows(self, event: Event) -> Iterator[Item]:
         format_ = self._format(event)
         number = table_number(event, format_)
+        self._statement_ended = ends_statement(event, format_)
         if number not in self._maps:
             if number in (NO_TABLE, 0xFFFFFFFFFFFF):
                 return
             raise BadBytes(f"rows of table number {number} come before its table map")
         table = self._maps[number]
         if table is not None:
-            yield read_rows(event, table, format_)
+            yield read_rows(event, table, format_, self._logged)
 
     def _format(self, event: Event) -> Format:
         if self.format is None:
@@ -243,16 +257,16 @@ class Assembler:
 
 def inner_events(event: Event) -> Iterator[Event]:
     """Give the events inside a compressed transaction; they have the position of the event that holds them."""
-    data, at = unpack_transaction(event.body), 0
-    while at < len(data):
-        if len(data) - at < 19:
+    unpacked = unpack_transaction(event.body)
+    while unpacked.left:
+        if unpacked.left < HEADER_SIZE:
             raise BadBytes("an event inside a transaction is cut off")
-        timestamp, kind, server_id, size, _, flags = header(data, at)
-        if at + size > len(data) or kind in (Kind.TRANSACTION_PAYLOAD, Kind.FORMAT_DESCRIPTION):
+        timestamp, kind, server_id, size, _, flags = header(unpacked.take(HEADER_SIZE))
+        if size - HEADER_SIZE > unpacked.left or kind in (Kind.TRANSACTION_PAYLOAD, Kind.FORMAT_DESCRIPTION):
             raise BadBytes("an event inside a transaction is cut off, or cannot be inside one")
-        body = data[at + 19 : at + size]
-        yield Event(kind, flags, timestamp, server_id, body, event.file, event.start, event.end)
-        at += size
+        body = unpacked.take(size - HEADER_SIZE)
+        yield Event(kind, flags, timestamp, server_id, body, event.file, event.start, event.end, event.displaced)
+    unpacked.end()
 
 
 def _refusal(event: Event) -> Exception:
