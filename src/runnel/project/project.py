@@ -38,6 +38,7 @@ from runnel.model.foreign_keys import Reference
 from runnel.pipeline import definitions, target_check, upkeep
 from runnel.pipeline.alter import alter_table
 from runnel.pipeline.prove import Prover
+from runnel.pipeline.rebuilds import Rebuilder
 from runnel.pipeline.reshape import altered
 from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
@@ -49,6 +50,7 @@ from runnel.project.freshness import check_fresh
 from runnel.project.fsck import Fsck, fsck
 from runnel.project.functions import register
 from runnel.project.history import history
+from runnel.project.rebuild import rebuild
 from runnel.project.relation import RelationHandle, Result
 from runnel.project.status import Status, status
 from runnel.project.subscribe import Subscription
@@ -67,6 +69,7 @@ if TYPE_CHECKING:
     from runnel.engine.base import Engine, Input
     from runnel.model.relation import Column
     from runnel.pipeline.deliver import Round
+    from runnel.pipeline.reread import Rebuilt
     from runnel.pipeline.step import Taken
     from runnel.pipeline.upkeep import Upkept
 
@@ -234,6 +237,19 @@ class Project:
         self._poll()
         return epoch
 
+    def rebuild(self, name: str, where: str | None = None) -> Rebuilt:
+        """Read `SOURCE.TABLE` (or, with `where`, a part of it) from its store again, and write the rows that differ, as one epoch.
+
+        The log may go on meanwhile, here or in another process. `SOURCE` alone reads all of its tables again, also after the store
+        lost the log that comes next. Give what was read, what differed, and the newest epoch.
+        """
+        _need_string("the table's name", name)
+        if where is not None:
+            _need_text("the condition", where)
+        done, taken = rebuild(self.runtime, self.config, name, where)
+        self._after(taken)
+        return done
+
     def _after(self, taken: Taken) -> None:
         """Tell subscribers and tidy up. The commit stands, so nothing here may look like its failure."""
         self._poll()
@@ -365,7 +381,7 @@ class Project:
 
     def status(self) -> Status:
         """Say where sources and views stand."""
-        return status(self.runtime, self.config.project.name, self.sources, self.config.targets)
+        return status(self.runtime, self.config, self.sources)
 
     def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
         """Give the records of the last epochs, newest last."""
@@ -401,7 +417,6 @@ class Project:
     def run(self, once: bool = False, on_epoch: Callable[[Taken], None] | None = None) -> None:  # noqa: FBT001, FBT002
         """Capture, maintain and deliver: until caught up (`once`), or until `stop()` is called."""
         self._stop.clear()
-        self._refuse_what_is_not_there_yet()
         targets = self._targets()
         undefined = self._define()
         if undefined is not None:
@@ -425,6 +440,7 @@ class Project:
             targets=targets,
             define=self._define if undefined is not None else None,
             prover=self._prover(),
+            rebuilder=Rebuilder(self.runtime.lake, self.config.rebuilds, self.rebuild),
         )
         errors = runner.run(once=once, stop=self._stop)
         if once:
@@ -450,21 +466,6 @@ class Project:
         return Targets(
             self.runtime, {name: (target, open_target(target, self.folder)) for name, target in wanted.items()}
         )
-
-    def _refuse_what_is_not_there_yet(self) -> None:
-        """Say so rather than leave a configured rebuild undone in silence."""
-        waiting = [("rebuild", r.name, r.place) for r in self.config.rebuilds]
-        problems = [
-            UsageError(
-                "RUNNEL-CONFIG-NOT-YET",
-                f"{kind} {name!r} is understood but not carried out by this version",
-                place=place,
-                hint="take the section out",
-            )
-            for kind, name, place in waiting
-        ]
-        if problems:
-            raise Problems(problems)
 
     def _prover(self) -> Prover | None:
         prove = self.config.run.prove

@@ -10,13 +10,14 @@ from runnel.model.relation import Kind, find_relation
 from runnel.pipeline import proofs
 from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
+from runnel.pipeline.rebuilds import outcome
 from runnel.pipeline.runner import LEASE, RUN_NOTE
 from runnel.project.freshness import has_changes
 from runnel.project.places import in_words, summed
 from runnel.redaction import plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from runnel import config
     from runnel.connectors.base import Source
@@ -90,6 +91,31 @@ class TargetStatus:
 
 
 @dataclass(frozen=True)
+class RebuildStatus:
+    """One `[rebuild.NAME]`: when it was last done (None: never), how many rows it read and how many of them differed.
+
+    `error` is why the last try failed; it is tried again after a pause.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    where: str | None
+    every: float
+    last: str | None
+    rows_read: int
+    rows_changed: int
+    epoch: int
+    error: str | None
+
+    def __str__(self) -> str:
+        part = f" where {self.where}" if self.where else ""
+        found = f"{self.rows_read} rows read, {self.rows_changed} differed, at epoch {self.epoch}"
+        done = "never done" if self.last is None else f"last at {self.last}: {found}"
+        error = f" ERROR {self.error}" if self.error else ""
+        return f"rebuild {self.name}: {', '.join(self.tables)}{part} every {self.every:g} s, {done}{error}"
+
+
+@dataclass(frozen=True)
 class Status:
     """A whole project; `to_dict()` is what `--json` prints."""
 
@@ -106,6 +132,7 @@ class Status:
     """Rows of change up to which the driver does the work itself where it can."""
     work: Mapping[str, Any] = field(default_factory=dict)
     """Where the work of the last epochs ran: how many epochs, work by kind and place, Spark's jobs and tasks."""
+    rebuilds: tuple[RebuildStatus, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data."""
@@ -123,7 +150,7 @@ class Status:
             + (f" ERROR {v.error}" if v.error else "")
             for v in self.views
         ]
-        return "\n".join([*lines, *map(str, self.targets), *self._places()])
+        return "\n".join([*lines, *map(str, (*self.targets, *self.rebuilds)), *self._places()])
 
     def _places(self) -> list[str]:
         if not self.work.get("epochs"):
@@ -134,9 +161,7 @@ class Status:
         ]
 
 
-def status(
-    runtime: Runtime, project: str, sources: Mapping[str, Source], targets: Sequence[config.Target] = ()
-) -> Status:
+def status(runtime: Runtime, settings: config.Config, sources: Mapping[str, Source]) -> Status:
     """Collect a project's status from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
     records = runtime.lake.epochs(LAST_EPOCHS)
@@ -144,7 +169,7 @@ def status(
     proved = proofs.known(runtime.lake, head)
     shown = [r for r in head.relations.values() if r.kind is Kind.TABLE]
     return Status(
-        project,
+        settings.project.name,
         head.epoch,
         runtime.lake.holder(LEASE),
         tuple(_source(head, name, source) for name, source in sources.items()),
@@ -152,11 +177,19 @@ def status(
         tuple(
             _view(runtime, head, view, last.get(view.name, ""), proved.get(view.name)) for view in head.views.values()
         ),
-        tuple(found for target in targets for found in _target(runtime, head, target)),
+        tuple(found for target in settings.targets for found in _target(runtime, head, target)),
         runtime.lake.noted(RUN_NOTE).get("error"),
         runtime.engine.light,
         summed(records),
+        tuple(_rebuild(runtime, wanted) for wanted in settings.rebuilds),
     )
+
+
+def _rebuild(runtime: Runtime, wanted: config.Rebuild) -> RebuildStatus:
+    """Say what came of a scheduled rebuild."""
+    found = outcome(runtime.lake, wanted.name)
+    did = (found.at, found.rows_read, found.rows_changed, found.epoch, plainly(found.error))
+    return RebuildStatus(wanted.name, wanted.tables, wanted.where, wanted.every, *did)
 
 
 def _target(runtime: Runtime, head: Snapshot, target: config.Target) -> list[TargetStatus]:

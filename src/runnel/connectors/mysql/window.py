@@ -160,6 +160,11 @@ def unknown_xa(spot: Spot, xid: str) -> Terminal:
     )
 
 
+def spot_of(offset: Offset) -> Spot:
+    """Read the place of the log out of a position."""
+    return Spot(offset["file"], int(offset["at"]))
+
+
 def prepared_of(offset: Offset) -> dict[str, Stretch]:
     """Read the undecided XA transactions out of a position."""
     kept: dict[str, Any] = offset.get("prepared", {})

@@ -90,6 +90,14 @@ def drop_slot(server: Server) -> bool:
     return True
 
 
+def renew_slot(server: Server) -> Slot:
+    """Give a slot that can be read from now on: one that lost its log makes room for another."""
+    found = read_slot(server)
+    if found is not None and found.status == "lost":
+        drop_slot(server)
+    return ensure_slot(server)
+
+
 def check_slot(server: Server, begin: int | None) -> Slot:
     """Give the slot; raise unless it has the log from a position on."""
     settings, slot = server.settings, read_slot(server)
