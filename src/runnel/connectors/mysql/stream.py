@@ -112,7 +112,7 @@ class LogStream:
                 "RUNNEL-BINLOG-POSITION",
                 start,
                 f"{self.settings.label}: the protocol cannot name a position after 4 GiB of a file",
-                "write smaller transactions, set max_binlog_size to 1 GiB, and begin with a new snapshot",
+                "write smaller transactions, set max_binlog_size to 1 GiB, then `runnel rebuild SOURCE`",
             )
         number = self.settings.server_id or secrets.randbelow((1 << 31) - 1_000_000) + 1_000_000
         with self._connection.cursor() as cursor:

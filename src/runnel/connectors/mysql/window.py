@@ -156,7 +156,7 @@ def unknown_xa(spot: Spot, xid: str) -> Terminal:
         "RUNNEL-BINLOG-XA",
         spot,
         f"the XA transaction {xid} was prepared before the snapshot and committed after it: its rows are in neither",
-        "begin with a new snapshot while no XA transaction is prepared (XA RECOVER lists them)",
+        "`runnel rebuild SOURCE` while no XA transaction is prepared (XA RECOVER lists them)",
     )
 
 

@@ -117,7 +117,8 @@ def _gone(settings: SourceSettings, what: str) -> Terminal:
     return Terminal(
         "RUNNEL-POSTGRES-SLOT",
         f"{settings.label}: the slot {settings.slot} {what}: changes since then cannot be read",
-        hint="begin with a new snapshot, after `runnel prepare SOURCE --undo`; a larger max_slot_wal_keep_size keeps the log for longer",
+        hint=f"`runnel rebuild {settings.name}` makes another and reads all tables again; a larger max_slot_wal_keep_size keeps"
+        " the log for longer",
     )
 
 
