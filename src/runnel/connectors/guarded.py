@@ -83,6 +83,22 @@ def translated(label: str, error: Exception) -> RunnelError:
     )
 
 
+def rereadable(label: str, source: Source) -> RereadableSource:
+    """Give a source as one whose tables can be read again at any time; raise for one that has no such store."""
+    if hasattr(source, "reread"):
+        return cast("RereadableSource", source)
+    raise cannot_reread(label)
+
+
+def cannot_reread(label: str) -> UsageError:
+    """Make the error for a source that has no store to be read from at any time."""
+    return UsageError(
+        "RUNNEL-REBUILD-SOURCE",
+        f"{label}: tables of this source cannot be read again",
+        hint="those of a running mariadb, mysql or postgres server can",
+    )
+
+
 class GuardedSource:
     """A source that raises nothing but runnel's errors, each with the source's name."""
 
@@ -145,14 +161,7 @@ class GuardedSource:
 
     def can_reread(self) -> RereadableSource:
         """Give the source where its tables can be read again at any time; else refuse."""
-        source = self.open()
-        if hasattr(source, "reread"):
-            return cast("RereadableSource", source)
-        raise UsageError(
-            "RUNNEL-REBUILD-SOURCE",
-            f"{self.label}: tables of this source cannot be read again",
-            hint="those of a running mariadb, mysql or postgres server can",
-        )
+        return rereadable(self.label, self.open())
 
     def reread(self, start: Offset, tables: frozenset[str] | None = None) -> Reread:
         """Begin to read tables again."""

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from runnel.connectors.base import ChangeSet, Handover, Offset, Reread, RereadableSource
+    from runnel.engine.base import Engine
     from runnel.lake.snapshot import Snapshot
     from runnel.model.relation import Relation
     from runnel.pipeline.runtime import Runtime
@@ -119,7 +120,7 @@ def _rebuild(runtime: Runtime, source: RereadableSource, part: Part) -> tuple[Re
             hint="`runnel run` begins with all of its rows",
         )
     for table in part.tables or ():
-        check_where(runtime, find_table(head, f"{part.source}.{table}"), part.where)
+        check_where(runtime.engine, find_table(head, f"{part.source}.{table}"), part.where)
     reading = source.reread(start, part.tables)
     try:
         work = _Work(runtime, reading, part)
@@ -133,13 +134,13 @@ def _rebuild(runtime: Runtime, source: RereadableSource, part: Part) -> tuple[Re
         reading.close()
 
 
-def check_where(runtime: Runtime, relation: Relation, where: str | None) -> None:
+def check_where(engine: Engine, relation: Relation, where: str | None) -> None:
     """Refuse a condition that is none over the columns of a table."""
     if where is None:
         return
     short = _short(relation)
     try:
-        runtime.engine.analyse(f"SELECT 1 AS one FROM {quote(short)} WHERE ({where}\n)", {short: relation.columns})
+        engine.analyse(f"SELECT 1 AS one FROM {quote(short)} WHERE ({where}\n)", {short: relation.columns})
     except Transient:
         raise
     except RunnelError as error:

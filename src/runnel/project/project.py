@@ -381,7 +381,8 @@ class Project:
 
     def status(self) -> Status:
         """Say where sources and views stand."""
-        return status(self.runtime, self.config, self.sources)
+        known = self.config
+        return status(self.runtime, known.project.name, self.sources, known.targets, known.rebuilds)
 
     def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
         """Give the records of the last epochs, newest last."""

@@ -10,7 +10,7 @@ from runnel.pipeline.reread import Part
 from runnel.pipeline.reread import rebuild as rebuild_part
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from runnel.config import Config
     from runnel.config import Source as SourceSettings
@@ -34,6 +34,7 @@ def rebuild(runtime: Runtime, settings: Config, name: str, where: str | None) ->
         )
     source = guarded_source(wanted, settings.folder, runtime.lake.state)
     try:
+        source.can_reread()
         tables = frozenset([_table_of(source, wanted.name, table)]) if table else None
         return rebuild_part(runtime, source, Part(wanted.name, tables, where))
     finally:
@@ -58,7 +59,6 @@ def _found(settings: Config, name: str) -> tuple[SourceSettings, str]:
 
 
 def _table_of(source: GuardedSource, name: str, table: str) -> str:
-    source.can_reread()
     told = [info.name for info in source.tables()]
     found = _spelled(table, told)
     if found is not None:
@@ -66,9 +66,14 @@ def _table_of(source: GuardedSource, name: str, table: str) -> str:
     for problem in source.problems():
         if f"table {table}" in problem.message:
             raise problem
-    raise UsageError(
+    raise no_table(name, table, told)
+
+
+def no_table(source: str, table: str, told: Sequence[str]) -> UsageError:
+    """Make the error for a table that a source does not have."""
+    return UsageError(
         "RUNNEL-REBUILD-TABLE",
-        f"source {name} has no table {table!r}",
+        f"source {source} has no table {table!r}",
         hint=nearest(table, told) or f"its tables are {', '.join(told)}",
     )
 

@@ -17,7 +17,7 @@ from runnel.project.places import in_words, summed
 from runnel.redaction import plainly
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
 
     from runnel import config
     from runnel.connectors.base import Source
@@ -161,7 +161,13 @@ class Status:
         ]
 
 
-def status(runtime: Runtime, settings: config.Config, sources: Mapping[str, Source]) -> Status:
+def status(
+    runtime: Runtime,
+    project: str,
+    sources: Mapping[str, Source],
+    targets: Sequence[config.Target] = (),
+    rebuilds: Sequence[config.Rebuild] = (),
+) -> Status:
     """Collect a project's status from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
     records = runtime.lake.epochs(LAST_EPOCHS)
@@ -169,7 +175,7 @@ def status(runtime: Runtime, settings: config.Config, sources: Mapping[str, Sour
     proved = proofs.known(runtime.lake, head)
     shown = [r for r in head.relations.values() if r.kind is Kind.TABLE]
     return Status(
-        settings.project.name,
+        project,
         head.epoch,
         runtime.lake.holder(LEASE),
         tuple(_source(head, name, source) for name, source in sources.items()),
@@ -177,11 +183,11 @@ def status(runtime: Runtime, settings: config.Config, sources: Mapping[str, Sour
         tuple(
             _view(runtime, head, view, last.get(view.name, ""), proved.get(view.name)) for view in head.views.values()
         ),
-        tuple(found for target in settings.targets for found in _target(runtime, head, target)),
+        tuple(found for target in targets for found in _target(runtime, head, target)),
         runtime.lake.noted(RUN_NOTE).get("error"),
         runtime.engine.light,
         summed(records),
-        tuple(_rebuild(runtime, wanted) for wanted in settings.rebuilds),
+        tuple(_rebuild(runtime, wanted) for wanted in rebuilds),
     )
 
 
