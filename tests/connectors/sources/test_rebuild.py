@@ -14,6 +14,7 @@ import runnel
 from runnel.cli import app
 from runnel.connectors import guarded_source
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.engine.spark import SparkEngine
 from runnel.errors import RunnelError
 from runnel.pipeline.reread import Part, rebuild
 from tests.connectors.sources.conftest import Shop
@@ -242,6 +243,21 @@ def test_where_names_the_rows_that_are_written_by_what_they_are_here_or_there(sh
         assert project.rebuild("s.t", where="g = 'b' -- nothing else").rows_changed == 0
         assert project.rebuild("s.t", where="x > 5").rows_changed == 1
     shop.check()
+
+
+@pytest.mark.spark
+def test_conditions_are_read_by_spark(shop: Shop, spark_engine: SparkEngine) -> None:
+    run(shop, "INSERT INTO far VALUES (1, '2001-01-01'), (2, '2999-01-01')")
+    shop.run()
+    recent = "d > current_date - INTERVAL 7 DAYS AND rlike(string(id), '^[0-9]+$')"
+    with shop.open(SparkEngine(spark_engine.session)) as project:
+        project.sql("UPDATE s.far SET d = DATE'2002-02-02'")
+        with pytest.raises(RunnelError, match=r"RUNNEL-REBUILD-WHERE.*'id' is no condition|RUNNEL-REBUILD-WHERE"):
+            project.rebuild("s.far", where="id")
+        assert project.rebuild("s.far", where=recent).rows_changed == 1
+        assert {one["id"]: one["d"].year for one in project.table("s.far").to_pylist()} == {1: 2002, 2: 2999}
+        assert project.rebuild("s.far", where=recent).rows_changed == 0
+        assert project.rebuild("s.far").rows_changed == 1
 
 
 @pytest.mark.parametrize(
