@@ -260,9 +260,12 @@ def plain_keys(relation: Relation, rows: pa.Table) -> pa.Table:
 
 def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
     """Give the rows whose key is among these; NULL equals NULL."""
-    names, kind = keys.column_names, keys.schema.field(0).type
-    if len(names) == 1 and not pa.types.is_nested(kind) and not pa.types.is_floating(kind):
-        return rows.filter(pc.is_in(rows.column(names[0]), value_set=keys.column(0)))
+    names = keys.column_names
+    plain = [f.name for f in keys.schema if not pa.types.is_nested(f.type) and not pa.types.is_floating(f.type)]
+    for name in plain:
+        rows = rows.filter(pc.is_in(rows.column(name), value_set=keys.column(name)))
+    if plain == names and len(names) == 1:
+        return rows
     wanted = set(_tuples(keys))
     return rows.filter(pa.array([key in wanted for key in _tuples(rows.select(names))], pa.bool_()))
 

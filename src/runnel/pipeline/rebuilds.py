@@ -83,9 +83,16 @@ class Rebuilder:
             for wanted in self._wanted:
                 try:
                     self._rebuild_if_due(wanted)
-                except RunnelError as error:
-                    log.warning("rebuild %s was put off: %s", wanted.name, error)
-                    self._backoff.failed(wanted.name)
+                except RunnelError as error:  # of the catalog, which has the notes
+                    self._put_off(wanted, error)
+                except Exception:  # the thread has to live
+                    if not self._closed.is_set():
+                        log.exception("rebuild %s was put off", wanted.name)
+                        self._backoff.failed(wanted.name)
+
+    def _put_off(self, wanted: Rebuild, error: RunnelError) -> None:
+        log.warning("rebuild %s was put off: %s", wanted.name, error)
+        self._backoff.failed(wanted.name)
 
     def _rebuild_if_due(self, wanted: Rebuild) -> None:
         before = outcome(self._lake, wanted.name)
@@ -96,7 +103,7 @@ class Rebuilder:
         try:
             for table in wanted.tables:
                 done.append(self._do(table, wanted.where))
-        except Exception as error:  # the thread has to live
+        except Exception as error:
             if self._closed.is_set():
                 return
             self._failed(wanted, before, translated(f"rebuild.{wanted.name}", error))

@@ -45,6 +45,7 @@ from runnel.pipeline.runtime import Runtime
 from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.targets import Targets
 from runnel.pipeline.transaction import Transaction
+from runnel.project.engine import spark_engine
 from runnel.project.explain import Explanation, explain
 from runnel.project.freshness import check_fresh
 from runnel.project.fsck import Fsck, fsck
@@ -96,6 +97,7 @@ class Project:
         self._sources: dict[str, Source] | None = None
         self._subscriptions: list[Subscription] = []
         self._stop = threading.Event()
+        self._polling = threading.RLock()
 
     # -- definitions
 
@@ -310,14 +312,15 @@ class Project:
         return subscription
 
     def _poll(self) -> None:
-        for subscription in list(self._subscriptions):
-            try:
-                subscription.poll()
-                subscription.error = None
-            except Exception as error:  # a subscriber's own error must not look like a failed commit
-                if subscription.error != str(error):
-                    log.error("a subscriber of %s failed and is tried again: %s", subscription.name, error)
-                subscription.error = str(error)
+        with self._polling:  # a scheduled rebuild publishes in a thread of its own
+            for subscription in list(self._subscriptions):
+                try:
+                    subscription.poll()
+                    subscription.error = None
+                except Exception as error:  # a subscriber's own error must not look like a failed commit
+                    if subscription.error != str(error):
+                        log.error("a subscriber of %s failed and is tried again: %s", subscription.name, error)
+                    subscription.error = str(error)
 
     def position(self, source: str) -> dict[str, Any]:
         """Give a position after everything that was written to a source so far, to be waited for or compared later.
@@ -547,34 +550,6 @@ def memory(*, spark: Any = None, engine: Engine | None = None) -> Project:
     settings = config.load(folder)
     lake = Lake.create(str(config.reveal(settings.state.catalog)), settings.state.data, durable=False)
     return Project(folder, settings, lake, engine or spark_engine(settings, spark), throw_away=True)
-
-
-def spark_engine(settings: Config, spark: Any = None) -> Engine:
-    """Give the Spark engine a project's settings ask for; nothing is started yet."""
-    from runnel.engine.driver import Driver
-    from runnel.engine.spark import SparkEngine  # Spark is loaded only where it is used
-
-    remote = settings.spark.remote
-    conf = {key: str(config.reveal(value)) for key, value in settings.spark.conf.items()}
-    return SparkEngine(
-        spark,
-        master=settings.spark.master,
-        remote=None if remote is None else str(config.reveal(remote)),
-        conf=conf,
-        secret=[key for key, value in settings.spark.conf.items() if isinstance(value, config.Secret)],
-        driver=Driver(_driver_rows(settings, spark)),
-    )
-
-
-def _driver_rows(settings: Config, spark: Any) -> int:
-    """Give how many changes the driver works out itself: on a cluster far fewer, so that large ones use its executors."""
-    from runnel.engine.driver import CHANGES, CHANGES_ON_CLUSTER
-
-    if settings.run.driver_rows is not None:
-        return settings.run.driver_rows
-    master = spark.conf.get("spark.master", "") if spark is not None else settings.spark.master
-    local = settings.spark.remote is None and str(master).startswith("local")
-    return CHANGES if local else CHANGES_ON_CLUSTER
 
 
 def _need_string(what: str, value: object) -> None:

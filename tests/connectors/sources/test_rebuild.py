@@ -358,6 +358,21 @@ def test_the_command_says_what_was_read_and_what_differed(shop: Shop) -> None:
     shop.check()
 
 
+def test_check_holds_scheduled_rebuilds_against_their_sources(shop: Shop) -> None:
+    schedule(
+        shop,
+        '[rebuild.fine]\ntables = ["s.t"]\nwhere = "x > 3"\nevery = "1 day"',
+        '[rebuild.table]\ntables = ["s.tt"]\nevery = "1 day"',
+        '[rebuild.where]\ntables = ["s.t"]\nwhere = "amount > 3"\nevery = "1 day"',
+    )
+    done = CliRunner(env={"RUNNEL_ENGINE": "duckdb"}).invoke(app, ["--project", str(shop.folder), "check"])
+    said = " ".join((done.stdout + done.stderr).split())
+    assert done.exit_code == 1
+    assert said.count("RUNNEL-REBUILD-") == 2
+    assert "RUNNEL-REBUILD-TABLE" in said
+    assert "'amount > 3' is no condition over the columns of s.t" in said
+
+
 def schedule(shop: Shop, *sections: str) -> None:
     """Add sections to the settings for as long as the shop does not write them anew."""
     shop.configure()
