@@ -11,7 +11,7 @@ import runnel
 from runnel import config
 from runnel.engine.driver import CHANGES, Driver
 from runnel.engine.spark import SparkEngine
-from runnel.project.project import _driver_rows
+from runnel.project.engine import driver_rows
 from runnel.project.status import status
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def test_what_others_run_at_the_same_time_is_not_counted(project: Project) -> No
 
 def rows_in_driver(folder: Path, text: str) -> int:
     (folder / "runnel.toml").write_text(f"[project]\nname = 'p'\n{text}")
-    return _driver_rows(config.load(folder), None)
+    return driver_rows(config.load(folder), None)
 
 
 def test_on_a_cluster_the_driver_takes_a_small_part_of_what_it_takes_on_one_machine(tmp_path: Path) -> None:

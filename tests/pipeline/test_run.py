@@ -8,8 +8,10 @@ import time
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from typer.testing import CliRunner
 
 import runnel
+from runnel.cli import app
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import RunnelError
 from runnel.lake.lake import Lake
@@ -169,20 +171,44 @@ def test_a_table_that_appears_in_the_feed_is_taken_up(running: Project, folder: 
     assert len(running.table("people").to_pylist()) == 2
 
 
-@pytest.mark.parametrize(
-    ("extra", "code"),
-    [
-        (
-            '[targets.front]\ntype = "hbase"\nviews = { total = "total" }',
-            r"RUNNEL-TARGET-NOT-YET.*cassandra, mariadb, mysql, postgres",
-        ),
-        ('[rebuild.all]\ntables = ["feed.orders"]\nevery = "1 hour"', "RUNNEL-CONFIG-NOT-YET"),
-    ],
-)
-def test_what_is_not_there_yet_is_refused_rather_than_ignored(folder: Path, extra: str, code: str) -> None:
+def test_what_is_not_there_yet_is_refused_rather_than_ignored(folder: Path) -> None:
+    extra, code = (
+        '[targets.front]\ntype = "hbase"\nviews = { total = "total" }',
+        r"RUNNEL-TARGET-NOT-YET.*cassandra, mariadb, mysql, postgres",
+    )
     (folder / "runnel.toml").write_text(f"{CONFIG}\n{extra}\n")
     with runnel.open(folder, engine=DuckDbEngine()) as project, pytest.raises(RunnelError, match=code):
         project.run(once=True)
+
+
+def test_rebuilds_of_what_has_no_store_are_refused_and_stop_nothing(folder: Path) -> None:
+    extra = '[rebuild.all]\ntables = ["feed.orders"]\nevery = "1 hour"'
+    (folder / "runnel.toml").write_text(f"{CONFIG}\n{extra}\n")
+    with runnel.open(folder, engine=DuckDbEngine()) as project:
+        project.create_table("mine", "id INT", key=["id"])
+        project.run(once=True)
+        for name in ("feed.orders", "feed"):
+            with pytest.raises(RunnelError, match=r"RUNNEL-REBUILD-SOURCE: sources.feed: .*cannot be read again"):
+                project.rebuild(name)
+        with pytest.raises(RunnelError, match=r"RUNNEL-SOURCE-UNKNOWN: there is no source 'mine'.*feed"):
+            project.rebuild("mine")
+        thread = threading.Thread(target=project.run)
+        thread.start()
+        deadline = time.monotonic() + 30
+        while "RUNNEL-REBUILD-SOURCE" not in (project.status().rebuilds[0].error or ""):
+            assert time.monotonic() < deadline
+        project.stop()
+        thread.join(30)
+        assert project.status().error is None
+    said = CliRunner(env={"RUNNEL_ENGINE": "duckdb"}).invoke(app, ["--project", str(folder), "check"])
+    assert "RUNNEL-REBUILD-SOURCE" in said.stdout + said.stderr
+    assert said.exit_code == 1
+
+
+def test_a_managed_table_is_not_rebuilt_from_a_store(project: Project) -> None:
+    project.create_table("mine", "id INT", key=["id"])
+    with pytest.raises(RunnelError, match=r"RUNNEL-REBUILD-SOURCE: mine is not a table of an outside source"):
+        project.rebuild("mine")
 
 
 def test_a_view_that_failed_is_tried_again_only_when_something_changed(project: Project) -> None:

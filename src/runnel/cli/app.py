@@ -30,6 +30,7 @@ COMMANDS = (
     capturing.skip,
     serving.serve_log,
     work.refresh,
+    work.rebuild,
     work.deliver,
     work.compact,
     work.fsck,

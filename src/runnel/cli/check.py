@@ -18,13 +18,16 @@ from runnel.compiler import TableStatement, ViewStatement, compile_view, parse_s
 from runnel.config import Config, Project, Source, SqlFile, State, Target
 from runnel.config.document import Document
 from runnel.connectors import open_source, open_target
+from runnel.connectors.guarded import cannot_reread
 from runnel.errors import Problems, RunnelError, Terminal, Transient
 from runnel.lake.lake import Lake
 from runnel.model.foreign_keys import with_references
-from runnel.model.relation import Kind, Relation, check_columns
+from runnel.model.relation import Kind, Relation, check_columns, find_relation
 from runnel.pipeline.definitions import check_properties
 from runnel.pipeline.deliver import Known, shape_of
+from runnel.pipeline.reread import check_where
 from runnel.pipeline.reshape import like
+from runnel.project.rebuild import no_table
 from runnel.project.sync import referenced_first, statements
 
 if TYPE_CHECKING:
@@ -52,6 +55,8 @@ class Checkup:
     strategies: dict[str, str] = field(default_factory=dict)
     unchecked: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
+    sources: dict[str, list[str]] = field(default_factory=dict)
+    not_rereadable: dict[str, RunnelError] = field(default_factory=dict)
 
     def note(self, error: RunnelError) -> None:
         """Take a problem, or each of several."""
@@ -70,11 +75,31 @@ def check_project(folder: Path) -> Checkup:
     engine = engine_of(settings)
     try:
         _compile_all(engine, views, found)
+        _check_rebuilds(settings, engine, found)
     finally:
         engine.close()
     for target in settings.targets:
         _check_target(target, settings.folder, found)
     return found
+
+
+def _check_rebuilds(settings: Config, engine: Engine, found: Checkup) -> None:
+    """Hold the tables and conditions of scheduled rebuilds against the sources that could be read."""
+    for wanted in settings.rebuilds:
+        for table in wanted.tables:
+            source, _, name = table.partition(".")
+            try:
+                if source in found.not_rereadable:
+                    raise found.not_rereadable[source]
+                if source not in found.sources:
+                    continue  # what is wrong with it is told already, or it is managed
+                if name and name.lower() not in [one.lower() for one in found.sources[source]]:
+                    raise no_table(source, name, found.sources[source])
+                if name:
+                    check_where(engine, find_relation(found.relations.values(), table), wanted.where)
+            except RunnelError as error:
+                error.place = error.place or wanted.place
+                found.note(error)
 
 
 def _check_target(wanted: Target, folder: Path, found: Checkup) -> None:
@@ -215,6 +240,9 @@ def _add_sources(settings: Config, found: Checkup) -> None:
             connector = open_source(source, settings.folder)
             try:
                 told = {f"{source.name}.{info.name}": info for info in connector.tables()}
+                found.sources[source.name] = [info.name for info in told.values()]
+                if not hasattr(connector, "reread"):
+                    found.not_rereadable[source.name] = cannot_reread(source.label)
                 plain = {name: Relation(name, Kind.TABLE, info.columns, info.key) for name, info in told.items()}
                 found.relations |= plain
                 for name, info in told.items():

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from runnel.cli.terminal import log
 from runnel.engine.spark import SparkEngine
 from runnel.errors import RunnelError, UsageError
-from runnel.project.project import open_project, spark_engine
+from runnel.project.engine import spark_engine
+from runnel.project.project import open_project
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

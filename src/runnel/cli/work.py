@@ -1,4 +1,4 @@
-"""Commands that change the state, or targets: run, verify and fsck (with --repair), refresh, deliver, compact."""
+"""Commands that change the state, or targets: run, verify and fsck (with --repair), refresh, rebuild, deliver, compact."""
 
 from __future__ import annotations
 
@@ -207,6 +207,24 @@ def refresh(
         epoch = project.refresh(view, full=full)
         name = project.view(view).name
     echo(f"{name}: at epoch {epoch}" + (", recomputed in full" if full else ""))
+
+
+def rebuild(
+    ctx: typer.Context,
+    name: Annotated[str, typer.Argument(help="The table, or a source: all of its tables.", metavar="SOURCE[.TABLE]")],
+    where: Annotated[
+        str | None, typer.Option("--where", help="Only rows for which this holds, in Spark SQL.", metavar="COND")
+    ] = None,
+) -> None:
+    """Read a table again from its store and write the rows that differ, while the log goes on; a source: all of its tables."""
+    with opened(ctx.obj.folder, sync=False) as project, progress(f"rebuilding {name}"):
+        done = project.rebuild(name, where)
+    for table in done.tables:
+        echo(f"{table.name}: {table.rows_read} rows read, {table.rows_changed} differed")
+    if where is not None and done.ahead:
+        echo("the log has not come to these rows yet: they were taken whole, not only where the condition holds")
+    written = "written as" if done.published else "nothing to write at"
+    echo(f"as of {done.place}, {written} epoch {done.epoch}")
 
 
 def deliver(

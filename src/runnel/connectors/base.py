@@ -191,6 +191,49 @@ class Source(Protocol):
 
 
 @dataclass(frozen=True)
+class Handover:
+    """How tables that were read again join a state that is at some position: the position that it has with them.
+
+    `changes` lead from the rows, as of their place of the log, to that position. `ahead` says that the tables are further on than the
+    position: they are whole as of their place, and the log counts for them from there on.
+    """
+
+    position: Offset
+    changes: tuple[ChangeSet, ...] = ()
+    ahead: bool = False
+
+
+class Reread(Protocol):
+    """Tables of a source that are read again as of one place of its log, while the log goes on; `tables` are their names."""
+
+    tables: frozenset[str]
+    place: str
+
+    def rows(self) -> Iterator[ChangeSet]:
+        """Give all rows that the tables have at the place; asked once, before any handover."""
+        ...
+
+    def handover(self, have: Offset) -> Handover | None:
+        """Say how the rows join a state at a position; None where somebody else read the tables again: all begins anew."""
+        ...
+
+    def close(self) -> None:
+        """Let go of what the reading needed in the store."""
+        ...
+
+
+class RereadableSource(Source, Protocol):
+    """A source whose tables can be read again at any time."""
+
+    def reread(self, start: Offset, tables: frozenset[str] | None = None) -> Reread:
+        """Begin to read tables again, as of a place at or after `start`; the tables are those that `tables()` gave last.
+
+        Without names it is all of them, and then the log after `start` need not be readable any more.
+        """
+        ...
+
+
+@dataclass(frozen=True)
 class Delivery:
     """What brings a target's table from one mark to another.
 

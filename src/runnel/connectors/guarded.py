@@ -8,16 +8,24 @@ from __future__ import annotations
 
 import logging
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow as pa
 
-from runnel.errors import Place, RunnelError, Terminal, Transient, Unreachable
+from runnel.errors import Place, RunnelError, Terminal, Transient, Unreachable, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
-    from runnel.connectors.base import ChangeSet, Offset, Partition, Source, TableInfo
+    from runnel.connectors.base import (
+        ChangeSet,
+        Offset,
+        Partition,
+        Reread,
+        RereadableSource,
+        Source,
+        TableInfo,
+    )
     from runnel.connectors.cells import CellSource
 
 SHOWN = 200
@@ -72,6 +80,22 @@ def translated(label: str, error: Exception) -> RunnelError:
         "RUNNEL-SOURCE-FAULT",
         f"{label}: unexpected {type(error).__name__}: {said}",
         hint="it is tried again; run with --debug for the traceback, and report it",
+    )
+
+
+def rereadable(label: str, source: Source) -> RereadableSource:
+    """Give a source as one whose tables can be read again at any time; raise for one that has no such store."""
+    if hasattr(source, "reread"):
+        return cast("RereadableSource", source)
+    raise cannot_reread(label)
+
+
+def cannot_reread(label: str) -> UsageError:
+    """Make the error for a source that has no store to be read from at any time."""
+    return UsageError(
+        "RUNNEL-REBUILD-SOURCE",
+        f"{label}: tables of this source cannot be read again",
+        hint="those of a running mariadb, mysql or postgres server can",
     )
 
 
@@ -134,6 +158,15 @@ class GuardedSource:
         """Let the store forget its log up to `end`."""
         with translate_errors(self.label):
             self.open().commit(end)
+
+    def can_reread(self) -> RereadableSource:
+        """Give the source where its tables can be read again at any time; else refuse."""
+        return rereadable(self.label, self.open())
+
+    def reread(self, start: Offset, tables: frozenset[str] | None = None) -> Reread:
+        """Begin to read tables again."""
+        with translate_errors(self.label):
+            return self.can_reread().reread(start, tables)
 
     def covers(self, have: Offset, wanted: Offset) -> bool:
         """Say whether a position is at or after another one."""

@@ -163,12 +163,12 @@ class Draft:
         if not relation.key:
             relation = type(relation)(relation.name, relation.kind, relation.columns, tuple(keys.column_names))
         found = [self._stored(relation, keys)]
-        found += [_with_keys(part, keys) for part in self._parts]
+        found += [with_keys(part, keys) for part in self._parts]
         return fold(self.relation, pa.concat_tables(found)) if len(found) > 1 else found[0]
 
     def _stored(self, relation: Relation, keys: pa.Table) -> pa.Table:
-        if self._ahead is not None and _with_keys(keys, self._ahead[0]).num_rows == keys.num_rows:
-            return _with_keys(self._ahead[1], keys)
+        if self._ahead is not None and with_keys(keys, self._ahead[0]).num_rows == keys.num_rows:
+            return with_keys(self._ahead[1], keys)
         return self._lake.lookup(relation, self._files, keys).cast(self._schema())
 
     def _places(self, old: pa.Table, keys: pa.Table) -> list[int | None]:
@@ -258,11 +258,14 @@ def plain_keys(relation: Relation, rows: pa.Table) -> pa.Table:
     return rows
 
 
-def _with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+def with_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
     """Give the rows whose key is among these; NULL equals NULL."""
-    names, kind = keys.column_names, keys.schema.field(0).type
-    if len(names) == 1 and not pa.types.is_nested(kind) and not pa.types.is_floating(kind):
-        return rows.filter(pc.is_in(rows.column(names[0]), value_set=keys.column(0)))
+    names = keys.column_names
+    plain = [f.name for f in keys.schema if not pa.types.is_nested(f.type) and not pa.types.is_floating(f.type)]
+    for name in plain:
+        rows = rows.filter(pc.is_in(rows.column(name), value_set=keys.column(name)))
+    if plain == names and len(names) == 1:
+        return rows
     wanted = set(_tuples(keys))
     return rows.filter(pa.array([key in wanted for key in _tuples(rows.select(names))], pa.bool_()))
 

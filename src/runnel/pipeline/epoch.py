@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from runnel.connectors.base import OP, REMOVE, UPDATE, UPSERT
 from runnel.connectors.guarded import translate_errors
 from runnel.engine.counts import DRIVER
 from runnel.errors import RunnelError
 from runnel.failpoints import reach
 from runnel.pipeline.cells import due_offset
+from runnel.pipeline.change_sets import add_changes, located
 from runnel.pipeline.large_reads import partitions_of, read_partitions
 from runnel.pipeline.reconcile import capture_cells
 from runnel.pipeline.rows_in import to_table
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from runnel.connectors.base import ChangeSet, Source
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
-    from runnel.pipeline.draft import Draft
     from runnel.pipeline.runtime import Runtime
     from runnel.pipeline.step import Taken
 
@@ -172,7 +171,8 @@ def _read(
     read = list(sources[name].read(start, end)) if end != start else []
     _look_ahead(drafts, name, read)
     for changes in read:
-        _draft(drafts, name, changes)
+        with located(changes):
+            add_changes(drafts.of(f"{name}.{changes.table}"), changes)
     whole.signed.update(drafts.change().signed)
     whole.transactions += len(read)
     if read:
@@ -197,53 +197,6 @@ def _look_ahead(drafts: Drafts, source: str, read: list[ChangeSet]) -> None:
             key = draft.relation.key
             if key:
                 draft.look_ahead(pa.concat_tables([to_table(draft.relation, part.select(key)) for part in rows]))
-
-
-def _draft(drafts: Drafts, source: str, changes: ChangeSet) -> None:
-    """Add one change set to its table's draft; an error says which file or log position it came from."""
-    try:
-        draft = drafts.of(f"{source}.{changes.table}")
-        if changes.whole:
-            draft.clear()
-        if changes.signed is not None:
-            draft.apply(to_table(draft.relation, changes.signed, weighted=True), trusted=changes.trusted)
-        if changes.keyed is not None and changes.was is not None:
-            rows = to_table(draft.relation, changes.keyed.drop_columns([OP]))
-            draft.update(rows, to_table(draft.relation, changes.was))
-        elif changes.keyed is not None:
-            _draft_keyed(draft, changes.keyed)
-    except RunnelError as error:
-        if error.place is None and changes.place:
-            error.hint = (
-                f"it comes from {changes.place}; {error.hint}" if error.hint else f"it comes from {changes.place}"
-            )
-        raise
-
-
-def _draft_keyed(draft: Draft, keyed: pa.Table) -> None:
-    """Apply upserts and deletes in order, as long runs of one kind with each key at most once."""
-    ops = keyed.column(OP).to_pylist()
-    rows = to_table(draft.relation, keyed.drop_columns([OP]))
-    keys = list(zip(*[rows.column(name).to_pylist() for name in draft.relation.key], strict=True))
-    begin = 0
-    seen: set[Any] = set()
-    for at in range(len(ops) + 1):
-        if at == len(ops) or ops[at] != ops[begin] or keys[at] in seen:
-            run = rows.slice(begin, at - begin)
-            if run.num_rows:
-                _draft_run(draft, ops[begin], run)
-            begin, seen = at, set()
-        if at < len(ops):
-            seen.add(keys[at])
-
-
-def _draft_run(draft: Draft, operation: str, run: pa.Table) -> None:
-    if operation == UPSERT:
-        draft.upsert(run)
-    elif operation == UPDATE:
-        draft.update(run)
-    else:
-        draft.delete(run.select(list(draft.relation.key)), lenient=operation == REMOVE)
 
 
 def release(sources: Mapping[str, Source], captured: Captured) -> None:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from runnel.lake.entries import ViewEntry
     from runnel.lake.snapshot import Snapshot
     from runnel.pipeline.prove import Prover
+    from runnel.pipeline.rebuilds import Rebuilder
     from runnel.pipeline.runtime import Runtime
     from runnel.pipeline.step import Taken
 
@@ -59,6 +60,7 @@ class Runner:
         targets: Targets | None = None,
         define: Callable[[], RunnelError | None] | None = None,
         prover: Prover | None = None,
+        rebuilder: Rebuilder | None = None,
     ) -> None:
         """Keep the settings; `gather` is how long changes are collected for an epoch, in seconds.
 
@@ -74,7 +76,8 @@ class Runner:
         self._refreshed: dict[str, float] = {}
         self._costs: dict[str, float] = {}
         self._failed_at: dict[str, int] = {}
-        self._define, self._prover = define, prover
+        self._define = define
+        self._beside = [one for one in (prover, rebuilder) if one is not None]
         self._backoff = BackOff()
         self._view_backoff = BackOff(first=1.0, longest=60.0)
         self._errors: dict[str, RunnelError] = {}
@@ -100,16 +103,16 @@ class Runner:
         try:
             if not once:
                 self._targets.start()
-                if self._prover is not None:
-                    self._prover.start()
+                for one in self._beside:
+                    one.start()
             errors = self._loop(once=once, stop=stop)
             if once and not stop.is_set():
                 self._targets.bring_up()
             return errors
         finally:
             self._targets.close()
-            if self._prover is not None:
-                self._prover.close()
+            for one in self._beside:
+                one.close()
             self._lost.set()
             heart.join(timeout=5)
             try:

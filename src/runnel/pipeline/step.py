@@ -48,13 +48,14 @@ class Overtaken(Conflict):
 class Change:
     """What a step does to base tables: signed rows per table, and the source positions they end at.
 
-    `written` are signed rows that are in files already, of ranges too large for the driver.
+    `written` are signed rows that are in files already, of ranges too large for the driver. `record` is for the epoch's record.
     """
 
     signed: dict[str, pa.Table] = field(default_factory=dict)
     written: dict[str, list[NewFile]] = field(default_factory=dict)
     positions: dict[str, dict[str, Any]] = field(default_factory=dict)
     transactions: int = 1
+    record: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -173,7 +174,7 @@ def _commit(
     commit.positions = {
         name: position for name, position in change.positions.items() if head.positions.get(name) != position
     }
-    commit.record |= {"rows_in": rows_in, "transactions": change.transactions, "ms": phases}
+    commit.record |= {"rows_in": rows_in, "transactions": change.transactions, "ms": phases} | change.record
     return commit
 
 

@@ -38,17 +38,20 @@ from runnel.model.foreign_keys import Reference
 from runnel.pipeline import definitions, target_check, upkeep
 from runnel.pipeline.alter import alter_table
 from runnel.pipeline.prove import Prover
+from runnel.pipeline.rebuilds import Rebuilder
 from runnel.pipeline.reshape import altered
 from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
 from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.targets import Targets
 from runnel.pipeline.transaction import Transaction
+from runnel.project.engine import spark_engine
 from runnel.project.explain import Explanation, explain
 from runnel.project.freshness import check_fresh
 from runnel.project.fsck import Fsck, fsck
 from runnel.project.functions import register
 from runnel.project.history import history
+from runnel.project.rebuild import rebuild
 from runnel.project.relation import RelationHandle, Result
 from runnel.project.status import Status, status
 from runnel.project.subscribe import Subscription
@@ -67,6 +70,7 @@ if TYPE_CHECKING:
     from runnel.engine.base import Engine, Input
     from runnel.model.relation import Column
     from runnel.pipeline.deliver import Round
+    from runnel.pipeline.reread import Rebuilt
     from runnel.pipeline.step import Taken
     from runnel.pipeline.upkeep import Upkept
 
@@ -93,6 +97,7 @@ class Project:
         self._sources: dict[str, Source] | None = None
         self._subscriptions: list[Subscription] = []
         self._stop = threading.Event()
+        self._polling = threading.RLock()
 
     # -- definitions
 
@@ -234,6 +239,19 @@ class Project:
         self._poll()
         return epoch
 
+    def rebuild(self, name: str, where: str | None = None) -> Rebuilt:
+        """Read `SOURCE.TABLE` (or, with `where`, a part of it) from its store again, and write the rows that differ, as one epoch.
+
+        The log may go on meanwhile, here or in another process. `SOURCE` alone reads all of its tables again, also after the store
+        lost the log that comes next. Give what was read, what differed, and the newest epoch.
+        """
+        _need_string("the table's name", name)
+        if where is not None:
+            _need_text("the condition", where)
+        done, taken = rebuild(self.runtime, self.config, name, where)
+        self._after(taken)
+        return done
+
     def _after(self, taken: Taken) -> None:
         """Tell subscribers and tidy up. The commit stands, so nothing here may look like its failure."""
         self._poll()
@@ -294,14 +312,15 @@ class Project:
         return subscription
 
     def _poll(self) -> None:
-        for subscription in list(self._subscriptions):
-            try:
-                subscription.poll()
-                subscription.error = None
-            except Exception as error:  # a subscriber's own error must not look like a failed commit
-                if subscription.error != str(error):
-                    log.error("a subscriber of %s failed and is tried again: %s", subscription.name, error)
-                subscription.error = str(error)
+        with self._polling:  # a scheduled rebuild publishes in a thread of its own
+            for subscription in list(self._subscriptions):
+                try:
+                    subscription.poll()
+                    subscription.error = None
+                except Exception as error:  # a subscriber's own error must not look like a failed commit
+                    if subscription.error != str(error):
+                        log.error("a subscriber of %s failed and is tried again: %s", subscription.name, error)
+                    subscription.error = str(error)
 
     def position(self, source: str) -> dict[str, Any]:
         """Give a position after everything that was written to a source so far, to be waited for or compared later.
@@ -365,7 +384,8 @@ class Project:
 
     def status(self) -> Status:
         """Say where sources and views stand."""
-        return status(self.runtime, self.config.project.name, self.sources, self.config.targets)
+        known = self.config
+        return status(self.runtime, known.project.name, self.sources, known.targets, known.rebuilds)
 
     def epochs(self, limit: int = 100) -> list[dict[str, Any]]:
         """Give the records of the last epochs, newest last."""
@@ -401,7 +421,6 @@ class Project:
     def run(self, once: bool = False, on_epoch: Callable[[Taken], None] | None = None) -> None:  # noqa: FBT001, FBT002
         """Capture, maintain and deliver: until caught up (`once`), or until `stop()` is called."""
         self._stop.clear()
-        self._refuse_what_is_not_there_yet()
         targets = self._targets()
         undefined = self._define()
         if undefined is not None:
@@ -425,6 +444,7 @@ class Project:
             targets=targets,
             define=self._define if undefined is not None else None,
             prover=self._prover(),
+            rebuilder=Rebuilder(self.runtime.lake, self.config.rebuilds, self.rebuild),
         )
         errors = runner.run(once=once, stop=self._stop)
         if once:
@@ -450,21 +470,6 @@ class Project:
         return Targets(
             self.runtime, {name: (target, open_target(target, self.folder)) for name, target in wanted.items()}
         )
-
-    def _refuse_what_is_not_there_yet(self) -> None:
-        """Say so rather than leave a configured rebuild undone in silence."""
-        waiting = [("rebuild", r.name, r.place) for r in self.config.rebuilds]
-        problems = [
-            UsageError(
-                "RUNNEL-CONFIG-NOT-YET",
-                f"{kind} {name!r} is understood but not carried out by this version",
-                place=place,
-                hint="take the section out",
-            )
-            for kind, name, place in waiting
-        ]
-        if problems:
-            raise Problems(problems)
 
     def _prover(self) -> Prover | None:
         prove = self.config.run.prove
@@ -545,34 +550,6 @@ def memory(*, spark: Any = None, engine: Engine | None = None) -> Project:
     settings = config.load(folder)
     lake = Lake.create(str(config.reveal(settings.state.catalog)), settings.state.data, durable=False)
     return Project(folder, settings, lake, engine or spark_engine(settings, spark), throw_away=True)
-
-
-def spark_engine(settings: Config, spark: Any = None) -> Engine:
-    """Give the Spark engine a project's settings ask for; nothing is started yet."""
-    from runnel.engine.driver import Driver
-    from runnel.engine.spark import SparkEngine  # Spark is loaded only where it is used
-
-    remote = settings.spark.remote
-    conf = {key: str(config.reveal(value)) for key, value in settings.spark.conf.items()}
-    return SparkEngine(
-        spark,
-        master=settings.spark.master,
-        remote=None if remote is None else str(config.reveal(remote)),
-        conf=conf,
-        secret=[key for key, value in settings.spark.conf.items() if isinstance(value, config.Secret)],
-        driver=Driver(_driver_rows(settings, spark)),
-    )
-
-
-def _driver_rows(settings: Config, spark: Any) -> int:
-    """Give how many changes the driver works out itself: on a cluster far fewer, so that large ones use its executors."""
-    from runnel.engine.driver import CHANGES, CHANGES_ON_CLUSTER
-
-    if settings.run.driver_rows is not None:
-        return settings.run.driver_rows
-    master = spark.conf.get("spark.master", "") if spark is not None else settings.spark.master
-    local = settings.spark.remote is None and str(master).startswith("local")
-    return CHANGES if local else CHANGES_ON_CLUSTER
 
 
 def _need_string(what: str, value: object) -> None:

@@ -10,6 +10,7 @@ from runnel.model.relation import Kind, find_relation
 from runnel.pipeline import proofs
 from runnel.pipeline.deliver import note_name
 from runnel.pipeline.epoch import error_note
+from runnel.pipeline.rebuilds import outcome
 from runnel.pipeline.runner import LEASE, RUN_NOTE
 from runnel.project.freshness import has_changes
 from runnel.project.places import in_words, summed
@@ -90,6 +91,31 @@ class TargetStatus:
 
 
 @dataclass(frozen=True)
+class RebuildStatus:
+    """One `[rebuild.NAME]`: when it was last done (None: never), how many rows it read and how many of them differed.
+
+    `error` is why the last try failed; it is tried again after a pause.
+    """
+
+    name: str
+    tables: tuple[str, ...]
+    where: str | None
+    every: float
+    last: str | None
+    rows_read: int
+    rows_changed: int
+    epoch: int
+    error: str | None
+
+    def __str__(self) -> str:
+        part = f" where {self.where}" if self.where else ""
+        found = f"{self.rows_read} rows read, {self.rows_changed} differed, at epoch {self.epoch}"
+        done = "never done" if self.last is None else f"last at {self.last}: {found}"
+        error = f" ERROR {self.error}" if self.error else ""
+        return f"rebuild {self.name}: {', '.join(self.tables)}{part} every {self.every:g} s, {done}{error}"
+
+
+@dataclass(frozen=True)
 class Status:
     """A whole project; `to_dict()` is what `--json` prints."""
 
@@ -106,6 +132,7 @@ class Status:
     """Rows of change up to which the driver does the work itself where it can."""
     work: Mapping[str, Any] = field(default_factory=dict)
     """Where the work of the last epochs ran: how many epochs, work by kind and place, Spark's jobs and tasks."""
+    rebuilds: tuple[RebuildStatus, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Give plain data."""
@@ -123,7 +150,7 @@ class Status:
             + (f" ERROR {v.error}" if v.error else "")
             for v in self.views
         ]
-        return "\n".join([*lines, *map(str, self.targets), *self._places()])
+        return "\n".join([*lines, *map(str, (*self.targets, *self.rebuilds)), *self._places()])
 
     def _places(self) -> list[str]:
         if not self.work.get("epochs"):
@@ -135,7 +162,11 @@ class Status:
 
 
 def status(
-    runtime: Runtime, project: str, sources: Mapping[str, Source], targets: Sequence[config.Target] = ()
+    runtime: Runtime,
+    project: str,
+    sources: Mapping[str, Source],
+    targets: Sequence[config.Target] = (),
+    rebuilds: Sequence[config.Rebuild] = (),
 ) -> Status:
     """Collect a project's status from the catalog; nothing is computed."""
     head = runtime.lake.snapshot()
@@ -156,7 +187,15 @@ def status(
         runtime.lake.noted(RUN_NOTE).get("error"),
         runtime.engine.light,
         summed(records),
+        tuple(_rebuild(runtime, wanted) for wanted in rebuilds),
     )
+
+
+def _rebuild(runtime: Runtime, wanted: config.Rebuild) -> RebuildStatus:
+    """Say what came of a scheduled rebuild."""
+    found = outcome(runtime.lake, wanted.name)
+    did = (found.at, found.rows_read, found.rows_changed, found.epoch, plainly(found.error))
+    return RebuildStatus(wanted.name, wanted.tables, wanted.where, wanted.every, *did)
 
 
 def _target(runtime: Runtime, head: Snapshot, target: config.Target) -> list[TargetStatus]:

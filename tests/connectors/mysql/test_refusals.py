@@ -84,21 +84,39 @@ def _purge(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_purged_log_a_reset_log_and_another_server_are_refused(family: str, tmp_path: Path) -> None:
+def test_a_purged_log_a_reset_log_and_another_server_are_refused_until_all_tables_are_read_again(
+    family: str, tmp_path: Path
+) -> None:
     with server(_program(family)) as one:
         shop = Shop(tmp_path, one)
         shop.sql(ORDERS, "INSERT INTO orders VALUES (1, 'a', 1)")
         shop.catch_up()
         shop.sql("INSERT INTO orders VALUES (2, 'b', 1)")
         _purge(shop)
-        with pytest.raises(RunnelError, match=r"RUNNEL-BINLOG-PURGED.*new snapshot"):
+        with pytest.raises(RunnelError, match=r"RUNNEL-BINLOG-PURGED.*runnel rebuild shop"):
             shop.catch_up()
+        assert "RUNNEL-BINLOG-PURGED" in shop.run("rebuild", "shop.orders", exit_code=1)
+        assert "shop.orders: 2 rows read, 1 differed" in shop.run("rebuild", "shop")
+        _goes_on(shop, 10)
         shop.sql("RESET MASTER", *(f"INSERT INTO orders VALUES ({n}, 'c', 1)" for n in range(100, 140)))
-        with pytest.raises(RunnelError, match=r"RUNNEL-BINLOG-(SERVER|PURGED).*new snapshot"):
+        with pytest.raises(RunnelError, match=r"RUNNEL-BINLOG-(SERVER|PURGED).*runnel rebuild shop"):
             shop.catch_up()
+        assert "shop.orders: 43 rows read, 40 differed" in shop.run("rebuild", "shop")
+        _goes_on(shop, 20)
         with server(_program(family), "--server-id=77") as other:
             other.sql(f"CREATE DATABASE {shop.database}")
             other.sql(ORDERS, *(f"INSERT INTO orders VALUES ({n}, 'c', 1)" for n in range(40)), database=shop.database)
             shop.configure(port=other.port)
             with pytest.raises(RunnelError, match=r"RUNNEL-BINLOG-SERVER.*another server"):
                 shop.catch_up()
+            shop.server = other
+            assert "shop.orders: 40 rows read" in shop.run("rebuild", "shop")
+            _goes_on(shop, 50)
+
+
+def _goes_on(shop: Shop, number: int) -> None:
+    """Compare, and follow a change: the position must be one that the log can be read from."""
+    shop.compare("orders")
+    shop.sql(f"INSERT INTO orders VALUES ({number}, 'later', 1)", "UPDATE orders SET region = 'z' WHERE id = 1")
+    shop.catch_up()
+    shop.compare("orders")

@@ -124,7 +124,8 @@ class Shop:
         """Close what was opened, and leave no slot: the server has room for a few."""
         for source in self.opened:
             source.close()
-        for (name,) in self.sql("SELECT slot_name FROM pg_replication_slots WHERE database = current_database()"):
+        mine = "SELECT slot_name FROM pg_replication_slots WHERE database = current_database() AND NOT temporary"
+        for (name,) in self.sql(mine):
             self.sql(f"SELECT pg_drop_replication_slot('{name}')")
 
 

@@ -184,18 +184,37 @@ def test_a_publication_that_is_dropped_or_changed_in_mid_stream_is_refused(shop:
     for _ in range(2):
         with pytest.raises(RunnelError, match="RUNNEL-POSTGRES-PUBLICATION"):
             shop.catch_up()
+    if statement.startswith("DROP"):
+        assert "shop.orders: 1 rows read, 1 differed" in shop.run("rebuild", "shop")
+        _goes_on(shop, 10)
+    else:
+        assert "RUNNEL-POSTGRES-PUBLICATION" in shop.run("rebuild", "shop", exit_code=1)
 
 
-def test_a_slot_that_is_dropped_or_made_again_or_moved_is_refused(shop: Shop) -> None:
+def _goes_on(shop: Shop, number: int) -> None:
+    """Compare, and follow a change: the position must be one that the log can be read from."""
+    shop.compare("orders")
+    shop.sql(f"INSERT INTO orders VALUES ({number}, 'later', 1)", "UPDATE orders SET region = 'z' WHERE id = 1")
+    shop.catch_up()
+    shop.compare("orders")
+
+
+def test_a_slot_that_is_dropped_or_made_again_or_moved_is_refused_until_all_tables_are_read_again(shop: Shop) -> None:
     shop.sql(ORDERS)
     shop.catch_up()
     shop.sql("INSERT INTO orders VALUES (1, 'a', 1)", f"SELECT pg_drop_replication_slot('{SLOT}')")
-    with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SLOT: .*does not exist any more.*new snapshot"):
+    with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SLOT: .*does not exist any more.*runnel rebuild shop"):
         shop.catch_up()
+    assert "RUNNEL-POSTGRES-SLOT" in shop.run("rebuild", "shop.orders", exit_code=1)
+    assert "shop.orders: 1 rows read, 1 differed" in shop.run("rebuild", "shop")
+    _goes_on(shop, 10)
+    shop.sql(f"SELECT pg_drop_replication_slot('{SLOT}')", "INSERT INTO orders VALUES (2, 'b', 1)")
     shop.sql(f"SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')")
     for _ in range(2):
-        with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SLOT: .*moved .*by somebody else.*new snapshot"):
+        with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SLOT: .*moved .*by somebody else.*runnel rebuild shop"):
             shop.catch_up()
+    assert "shop.orders: 3 rows read, 1 differed" in shop.run("rebuild", "shop")
+    _goes_on(shop, 20)
     shop.sql(f"SELECT pg_drop_replication_slot('{SLOT}')")
     shop.sql(f"SELECT pg_create_logical_replication_slot('{SLOT}', 'test_decoding')")
     with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SLOT: .*of another kind"):
@@ -234,6 +253,8 @@ def test_a_lost_slot_is_refused(tmp_path: Path) -> None:
             shop.catch_up()
         said = shop.run("status")
         assert "'wal_status': 'lost'" in said
+        assert "shop.orders: 1 rows read, 1 differed" in shop.run("rebuild", "shop")
+        _goes_on(shop, 10)
         shop.close()
 
 
@@ -255,8 +276,12 @@ def test_another_server_and_one_without_rows_in_its_log_are_refused(shop: Shop, 
             db.execute(f"CREATE PUBLICATION {SLOT} FOR TABLE orders")
             db.execute(f"SELECT pg_create_logical_replication_slot('{SLOT}', 'pgoutput')")
         shop.configure(url=there)
-        with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SERVER: .*another server.*new snapshot"):
+        with pytest.raises(RunnelError, match=r"RUNNEL-POSTGRES-SERVER: .*another server.*runnel rebuild shop"):
             shop.catch_up()
+        with psycopg.connect(there, autocommit=True) as db:
+            db.execute("INSERT INTO orders VALUES (1, 'there', 1)")
+        assert "shop.orders: 1 rows read, 1 differed" in shop.run("rebuild", "shop")
+        assert [row["id"] for row in shop.rows("shop.orders")] == [1]
     shop.configure(url=shop.server.database())
     shop.sql("SELECT 1")
     with psycopg.connect(shop.server.url(), autocommit=True) as db:

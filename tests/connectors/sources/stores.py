@@ -325,7 +325,8 @@ class PostgresStore:
 
     def close(self) -> None:
         slots = (
-            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE database = current_database()"
+            "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots"
+            " WHERE database = current_database() AND NOT temporary"
         )
         self._run(slots)  # the server has room for a few
 

@@ -42,7 +42,7 @@ class Gathered:
                 "RUNNEL-BINLOG-IMAGE",
                 rows.spot,
                 f"rows of table {table.table} are logged without all of their columns",
-                "set binlog_row_image = FULL on the server, for all sessions, then begin with a new snapshot",
+                "set binlog_row_image = FULL on the server, for all sessions, then `runnel rebuild SOURCE`: all tables are read again",
             )
         known = self._buffers.get(table.table)
         if known is not None and (known[0] is not table or known[1].size + rows.size >= BATCH):
@@ -86,7 +86,7 @@ def columns_of(table: TableMap, definition: Definition, rows: Rows) -> list[Logg
             "RUNNEL-BINLOG-DEFINITION",
             rows.spot,
             f"the rows of table {table.table} do not fit its definition as runnel knows it",
-            "set binlog_row_metadata = FULL on the server, so that the log names its columns, and begin with a new snapshot",
+            "set binlog_row_metadata = FULL on the server, so that the log names its columns, then `runnel rebuild SOURCE`",
         )
     return [described(one, two) for one, two in zip(table.columns, definition.columns, strict=True)]
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from runnel.connectors.base import Offset
     from runnel.connectors.mysql.client import Client
     from runnel.connectors.mysql.definitions import Definition
+    from runnel.connectors.mysql.settings import Settings
 
 _NEEDED = {"log_bin": "ON", "binlog_format": "ROW", "binlog_row_image": "FULL"}
 
@@ -120,13 +121,14 @@ def check_same_server(client: Client, start: Offset) -> None:
     """Raise unless the server is the one that a position is of, and its log still has that history."""
     label, server = client.settings.label, client.server()
     if server.identity != start["server"]:
-        raise _other(label, f"the server is {server.identity}, the position is of {start['server']}")
+        raise _other(client.settings, f"the server is {server.identity}, the position is of {start['server']}")
     gtid, file, at = start.get("gtid", ""), start["file"], int(start["at"])
     if file not in client.files():
         raise Terminal(
             "RUNNEL-BINLOG-PURGED",
             f"{label}: the server no longer has {file}, which was read up to {at}",
-            hint="begin with a new snapshot; keep logs for longer than runnel may be stopped (binlog_expire_logs_seconds)",
+            hint=f"`runnel rebuild {client.settings.name}` reads all tables again and goes on from there; keep logs for"
+            " longer than runnel may be stopped (binlog_expire_logs_seconds)",
         )
     known = client.gtids(Spot(file, at))
     if server.mariadb:
@@ -136,12 +138,12 @@ def check_same_server(client: Client, start: Offset) -> None:
         same = contained == "1"
     if not same:
         what = f"transaction {gtid}" if gtid else f"the transactions {start.get('gtids')}"
-        raise _other(label, f"its log does not have {what} before {file}:{at}")
+        raise _other(client.settings, f"its log does not have {what} before {file}:{at}")
 
 
-def _other(label: str, why: str) -> Terminal:
+def _other(settings: Settings, why: str) -> Terminal:
     return Terminal(
         "RUNNEL-BINLOG-SERVER",
-        f"{label}: this is another server, or its log was reset: {why}",
-        hint="connect to the server of before, or begin with a new snapshot",
+        f"{settings.label}: this is another server, or its log was reset: {why}",
+        hint=f"connect to the server of before, or read all tables of this one again: `runnel rebuild {settings.name}`",
     )

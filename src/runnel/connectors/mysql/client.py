@@ -249,7 +249,8 @@ def log_error(settings: Settings, said: str) -> RunnelError:
     return Terminal(
         "RUNNEL-BINLOG-PURGED",
         f"{settings.label}: the server no longer has the log from the position that was reached: {said}",
-        hint="begin with a new snapshot; keep logs for longer than runnel may be stopped (binlog_expire_logs_seconds)",
+        hint=f"`runnel rebuild {settings.name}` reads all tables again and goes on from there; keep logs for longer than"
+        " runnel may be stopped (binlog_expire_logs_seconds)",
     )
 
 

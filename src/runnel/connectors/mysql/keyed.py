@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.log.times import Zero
     from runnel.connectors.mysql.settings import Settings
 
-_MEND = "set binlog_row_image = FULL on the server, for all sessions, then begin with a new snapshot"
+_MEND = "set binlog_row_image = FULL on the server, for all sessions, then `runnel rebuild SOURCE`: all tables are read again"
 
 
 def gathering(

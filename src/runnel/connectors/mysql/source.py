@@ -20,9 +20,10 @@ from runnel.connectors.mysql.log.problems import Spot
 from runnel.connectors.mysql.log.transactions import Defined
 from runnel.connectors.mysql.logs import ServerLog, Tail
 from runnel.connectors.mysql.pieces import PieceOfTable
+from runnel.connectors.mysql.reread import LOST, Reread, redefined
 from runnel.connectors.mysql.wanted import Wanted
-from runnel.connectors.mysql.window import Scan, Window, prepared_of
-from runnel.errors import Transient
+from runnel.connectors.mysql.window import Scan, Window, prepared_of, spot_of
+from runnel.errors import Terminal
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -109,7 +110,7 @@ class ServerSource:
         if not start:
             return self._snapshot_offset()
         self._check(start)
-        begin, end = _spot(start), self._client.end_of_log()
+        begin, end = spot_of(start), self._client.end_of_log()
         if end.order < begin.order:
             check_same_server(self._client, start)
         if end in (begin, self._quiet_end(begin)):
@@ -128,7 +129,7 @@ class ServerSource:
         return self._quiet[1] if self._quiet is not None and self._quiet[0] == begin else begin
 
     def _window(self, start: Offset, end: Spot, limit: int, *, single: bool = False) -> Window:
-        begin = _spot(start)
+        begin = spot_of(start)
         wanted = _wanted(self.settings, start)
         again = partial(self._log.stretch, wanted=wanted.rows)
         scan = Scan(wanted, again, limit, single)
@@ -174,11 +175,7 @@ class ServerSource:
             if not self._redefined(base.place, names):
                 self._known = known
                 return base, known
-        raise Transient(
-            "RUNNEL-MYSQL-REDEFINED",
-            f"{self.settings.label}: tables are redefined faster than they can be read",
-            hint="it is tried again",
-        )
+        raise redefined(self.settings)
 
     def _redefined(self, place: Spot, names: frozenset[str]) -> bool:
         """Say whether the log has definitions of these tables after a place."""
@@ -212,9 +209,9 @@ class ServerSource:
 
     def _between(self, start: Offset, end: Offset) -> Window:
         """Give the window of a range: the one that was found last, or gone through again."""
-        if self._held is None or (self._held.start, self._held.end) != (_spot(start), _spot(end)):
+        if self._held is None or (self._held.start, self._held.end) != (spot_of(start), spot_of(end)):
             self._quiet = None
-            self._held = self._window(start, _spot(end), 1 << 62)
+            self._held = self._window(start, spot_of(end), 1 << 62)
         return self._held
 
     def _trusted(self, start: Offset) -> frozenset[str]:
@@ -234,7 +231,7 @@ class ServerSource:
                 yield from SnapshotPart(self.settings, Definition.of(name, kept), base)()
 
     def _snapshot(self, end: Offset) -> Iterator[SnapshotPart]:
-        base = Base(Spot(*end["sure"]), _spot(end))
+        base = Base(Spot(*end["sure"]), spot_of(end))
         for definition in _definitions(end).values():
             yield from (part for part, _ in parts(self._client, definition, base))
 
@@ -242,7 +239,7 @@ class ServerSource:
         """Cut a snapshot by ranges of keys, the log into pieces, table by table; None where tables are read again after a definition."""
         if start:
             return self._pieces(start, end)
-        base = Base(Spot(*end["sure"]), _spot(end))
+        base = Base(Spot(*end["sure"]), spot_of(end))
         found = []
         for name, definition in _definitions(end).items():
             found += [Partition(name, rows, part) for part, rows in parts(self._client, definition, base)]
@@ -267,6 +264,36 @@ class ServerSource:
     def commit(self, end: Offset) -> None:
         """Leave the log to the server, which keeps it for as long as it is set to."""
 
+    def reread(self, start: Offset, tables: frozenset[str] | None = None) -> Reread:
+        """Note a place of the log as of which tables are read again: some, or all."""
+        lost = False
+        try:
+            self._check(start)
+        except Terminal as error:
+            if tables is not None or error.code not in LOST:
+                raise
+            lost = True
+        base, known = self._settled_after(None if lost else spot_of(start), tables)
+        for name in (start["tables"].keys() | known.tables.keys()) if tables is None else tables:
+            if name in known.refused:
+                raise known.refused[name]
+            if known.tables.get(name) != self._told.get(name):
+                raise redefined(self.settings)
+        if tables is None:
+            names = frozenset(known.tables) | frozenset(start["tables"])
+            return Reread(self.settings, base, known.tables, start, names, self._offset(base.place, known.tables), lost)
+        wanted = {name: known.tables[name] for name in sorted(tables)}
+        return Reread(self.settings, base, wanted, start, tables)
+
+    def _settled_after(self, start: Spot | None, tables: frozenset[str] | None) -> tuple[Base, Known]:
+        """Note a place as `_settled` does, not before `start`: MariaDB sends what its readers see a moment later."""
+        for _ in range(TRIES):
+            base, known = self._settled(tables)
+            if start is None or base.place.order >= start.order:
+                return base, known
+            time.sleep(SETTLE_SECONDS / 10)
+        raise redefined(self.settings)
+
     def cells(self) -> None:
         """Say that changes are rows."""
 
@@ -274,7 +301,7 @@ class ServerSource:
         """Say whether the log was read up to `{"file": ..., "at": ...}`, or has nothing of ours from there on to it."""
         if not have:
             return False
-        begin, asked = _spot(have), Spot(wanted["file"], int(wanted.get("at", 0)))
+        begin, asked = spot_of(have), Spot(wanted["file"], int(wanted.get("at", 0)))
         begin, seen = self._quiet_end(begin), begin
         if begin.order >= asked.order:
             return True
@@ -296,7 +323,7 @@ class ServerSource:
         end = self._client.end_of_log()
         if not start:
             return {"end": str(end)}
-        begin = _spot(start)
+        begin = spot_of(start)
         begin = self._quiet_end(begin)
         same = begin.file == end.file
         return {"end": str(end), "behind_bytes": end.position - begin.position if same else None}
@@ -305,10 +332,6 @@ class ServerSource:
         """Let go of the connections."""
         self._tail.close()
         self._client.close()
-
-
-def _spot(offset: Offset) -> Spot:
-    return Spot(offset["file"], int(offset["at"]))
 
 
 def _passed(kept: dict[str, Any], end: Spot) -> dict[str, Any]:

@@ -119,7 +119,7 @@ class LogStream:
                 "RUNNEL-BINLOG-POSITION",
                 start,
                 f"{self.settings.label}: the protocol cannot name a position after 4 GiB of a file",
-                "write smaller transactions, set max_binlog_size to 1 GiB, and begin with a new snapshot",
+                "write smaller transactions, set max_binlog_size to 1 GiB, then `runnel rebuild SOURCE`",
             )
         with self._connection.cursor() as cursor:
             cursor.execute("SELECT @@global.binlog_checksum")

@@ -174,8 +174,13 @@ def unknown_xa(spot: Spot, xid: str) -> Terminal:
         "RUNNEL-BINLOG-XA",
         spot,
         f"the XA transaction {xid} was prepared before the snapshot and committed after it: its rows are in neither",
-        "begin with a new snapshot while no XA transaction is prepared (XA RECOVER lists them)",
+        "`runnel rebuild SOURCE` while no XA transaction is prepared (XA RECOVER lists them)",
     )
+
+
+def spot_of(offset: Offset) -> Spot:
+    """Read the place of the log out of a position."""
+    return Spot(offset["file"], int(offset["at"]))
 
 
 def prepared_of(offset: Offset) -> dict[str, Stretch]:

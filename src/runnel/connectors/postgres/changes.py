@@ -178,5 +178,5 @@ def _no_old_row(definition: Definition, change: Change) -> Exception:
         "RUNNEL-POSTGRES-IDENTITY",
         change.lsn,
         f"an old row of table {definition.name} is not logged whole",
-        "ALTER TABLE ... REPLICA IDENTITY FULL, also of its partitions, and begin with a new snapshot",
+        "ALTER TABLE ... REPLICA IDENTITY FULL, also of its partitions, then `runnel rebuild SOURCE`",
     )

@@ -58,7 +58,7 @@ def _other(settings: SourceSettings, why: str) -> Terminal:
     return Terminal(
         "RUNNEL-POSTGRES-SERVER",
         f"{settings.label}: this is another server or database, or it was restored from a backup: {why}",
-        hint="connect to the server of before, or begin with a new snapshot",
+        hint=f"connect to the server of before, or read all tables of this one again: `runnel rebuild {settings.name}`",
     )
 
 

@@ -92,7 +92,7 @@ def missing(settings: SourceSettings, publication: Publication) -> RunnelError:
     return Terminal(
         "RUNNEL-POSTGRES-PUBLICATION",
         f"{settings.label}: the publication {publication.name} does not exist",
-        hint="changes since it was dropped are lost: begin with a new snapshot, after `runnel prepare SOURCE --undo`"
+        hint=f"changes since it was dropped are lost: `runnel rebuild {settings.name}` makes it and reads all tables again"
         if settings.managed
         else f"CREATE PUBLICATION {quoted(publication.name)} FOR TABLE ... WITH (publish_via_partition_root = true)",
     )

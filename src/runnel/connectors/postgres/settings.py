@@ -62,6 +62,11 @@ class SourceSettings:
     timeout: float = 30.0
 
     @property
+    def name(self) -> str:
+        """What the source is called in the project."""
+        return self.label.partition(".")[2]
+
+    @property
     def security(self) -> dict[str, str]:
         """What the driver is told about encryption."""
         known = {"sslmode": _SSL_MODES[self.tls]} if self.tls else {}

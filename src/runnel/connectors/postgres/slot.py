@@ -90,6 +90,14 @@ def drop_slot(server: Server) -> bool:
     return True
 
 
+def renew_slot(server: Server) -> Slot:
+    """Give a slot that can be read from now on: one that lost its log makes room for another."""
+    found = read_slot(server)
+    if found is not None and found.status == "lost":
+        drop_slot(server)
+    return ensure_slot(server)
+
+
 def check_slot(server: Server, begin: int | None) -> Slot:
     """Give the slot; raise unless it has the log from a position on."""
     settings, slot = server.settings, read_slot(server)
@@ -109,7 +117,8 @@ def _gone(settings: SourceSettings, what: str) -> Terminal:
     return Terminal(
         "RUNNEL-POSTGRES-SLOT",
         f"{settings.label}: the slot {settings.slot} {what}: changes since then cannot be read",
-        hint="begin with a new snapshot, after `runnel prepare SOURCE --undo`; a larger max_slot_wal_keep_size keeps the log for longer",
+        hint=f"`runnel rebuild {settings.name}` makes another and reads all tables again; a larger max_slot_wal_keep_size keeps"
+        " the log for longer",
     )
 
 

@@ -23,11 +23,12 @@ from runnel.connectors.postgres.columns import Reading
 from runnel.connectors.postgres.log.problems import lsn_number, lsn_text
 from runnel.connectors.postgres.server import open_session, quoted, rows_of
 from runnel.connectors.postgres.slot import waiting_for_others
+from runnel.connectors.postgres.stream import LogStream
 from runnel.errors import Transient
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from psycopg import Connection
 
@@ -56,7 +57,11 @@ class Snapshot:
         except BaseException:
             self._connection.close()
             raise
-        self.place = lsn_number(place)
+        self.settings, self._slot, self.place = settings, name, lsn_number(place)
+
+    def log(self, wanted: Callable[[str, str], bool]) -> LogStream:
+        """Give the log from the place on: rows can no longer be read afterwards. Closing the stream ends both."""
+        return LogStream(self.settings, self.place, wanted, (self._slot, self._connection))
 
     def close(self) -> None:
         """Let the server forget it."""

@@ -26,11 +26,12 @@ from runnel.connectors.postgres.followed import Followed, Known
 from runnel.connectors.postgres.log.problems import lsn_number, lsn_text
 from runnel.connectors.postgres.peek import nothing_between
 from runnel.connectors.postgres.publication import missing
+from runnel.connectors.postgres.reread import LOST, Reread
 from runnel.connectors.postgres.server import Server, open_session
 from runnel.connectors.postgres.snapshot import Snapshot, gone, parts, seeing
 from runnel.connectors.postgres.stream import LogStream
 from runnel.connectors.postgres.window import Wanted, Window, take_window
-from runnel.errors import Unreachable
+from runnel.errors import Terminal, Unreachable
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -286,6 +287,53 @@ class PostgresSource:
             self._stream.confirm(place)
         else:
             slot.advance(self._server, place)
+
+    def reread(self, start: Offset, tables: frozenset[str] | None = None) -> Reread:
+        """Make a snapshot from which tables are read again: some, or all."""
+        lost = self._is_lost(start, raising=tables is not None)
+        if lost:
+            if self._followed.publish(self._server, self._tables()):
+                self._known = self._followed.now()
+            slot.renew_slot(self._server)
+        snapshot, seen = self._new_snapshot()
+        self._snapshot = None
+        try:
+            for name in (start["tables"].keys() | seen.definitions.keys()) if tables is None else tables:
+                if name in seen.refused:
+                    raise seen.refused[name]
+            return self._reread(start, tables, (snapshot, seen), lost=lost)
+        except BaseException:
+            snapshot.close()
+            raise
+
+    def _reread(
+        self, start: Offset, tables: frozenset[str] | None, read: tuple[Snapshot, Known], *, lost: bool
+    ) -> Reread:
+        snapshot, seen = read
+        if tables is None:
+            plain = {name: one.as_position() for name, one in seen.definitions.items()}
+            fresh, names = self._offset(snapshot.place, plain), frozenset(seen.tables) | frozenset(start["tables"])
+            return Reread(self._server, self._followed, snapshot, seen.tables, start, names, fresh, lost)
+        if missing_ones := tables - seen.tables.keys():
+            raise redefined(self.settings) from KeyError(*missing_ones)
+        wanted = {name: seen.tables[name] for name in sorted(tables)}
+        return Reread(self._server, self._followed, snapshot, wanted, start, tables)
+
+    def _is_lost(self, start: Offset, *, raising: bool) -> bool:
+        """Say whether the log cannot be gone on with from a position, or raise why."""
+        try:
+            check_same_server(self._server, start)
+            flushed = self._server.flushed()
+            if flushed < _place(start):
+                raise shorter_log(self.settings, start["lsn"], flushed)
+            if not self._tables().publication.exists:
+                raise missing(self.settings, self._tables().publication)
+            slot.check_slot(self._server, None)
+        except Terminal as error:
+            if raising or error.code not in LOST:
+                raise
+            return True
+        return False
 
     def rows_now(self, table: str) -> Iterator[ChangeSet]:
         """Give the rows of one table as of now, without a slot that stays."""

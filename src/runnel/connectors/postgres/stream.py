@@ -11,7 +11,7 @@ import struct
 import time
 from collections import deque
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import psycopg
 from psycopg import pq
@@ -41,13 +41,22 @@ _CLOSING_SECONDS = 2.0
 class LogStream:
     """Transactions from a position on, as the server sends them."""
 
-    def __init__(self, settings: SourceSettings, start: int, wanted: Callable[[str, str], bool]) -> None:
-        """Ask for the log from a position on; `at` is where the reader of this stream is."""
+    def __init__(
+        self,
+        settings: SourceSettings,
+        start: int,
+        wanted: Callable[[str, str], bool],
+        session: tuple[str, psycopg.Connection[tuple[Any, ...]]] | None = None,
+    ) -> None:
+        """Ask for the log from a position on; `at` is where the reader of this stream is.
+
+        `session` is another slot than that of the settings, with the connection that has it.
+        """
         self.settings, self.at = settings, start
         self.assembler = Assembler(wanted)
         self._received = start
         self._unread: deque[Transaction] = deque()
-        self._connection = open_session(settings, replication=True)
+        self._slot, self._connection = session or (settings.slot, open_session(settings, replication=True))
         self._wire = self._connection.pgconn
         try:
             self._ask(start)
@@ -58,7 +67,7 @@ class LogStream:
     def _ask(self, start: int) -> None:
         published = text(quoted(self.settings.publication))
         command = (
-            f"START_REPLICATION SLOT {quoted(self.settings.slot)} LOGICAL {lsn_text(start)}"
+            f"START_REPLICATION SLOT {quoted(self._slot)} LOGICAL {lsn_text(start)}"
             f" (proto_version '1', publication_names {published})"
         )
         with told(self.settings):

@@ -219,7 +219,7 @@ class Assembler:
                 "RUNNEL-BINLOG-ROLLBACK",
                 spot,
                 "a transaction that was rolled back is in the log, for it changed a table that cannot be rolled back",
-                "use InnoDB for all tables of such transactions, then begin with a new snapshot",
+                "use InnoDB for all tables of such transactions, then `runnel rebuild SOURCE`: all tables are read again",
             )
         elif (xa := _XA.match(word)) is not None:
             yield from self._xa(event, xa[1], xa[2].strip())
@@ -228,7 +228,7 @@ class Assembler:
                 "RUNNEL-BINLOG-STATEMENT",
                 spot,
                 f"a change was logged as a statement: {statement.text[:80]!r}",
-                "set binlog_format = ROW on the server, for all sessions, then begin with a new snapshot",
+                "set binlog_format = ROW on the server, for all sessions, then `runnel rebuild SOURCE`: all tables are read again",
             )
         else:
             yield Defined(statement, spot)
@@ -276,7 +276,7 @@ def _refusal(event: Event) -> Exception:
             "RUNNEL-BINLOG-INCIDENT",
             spot,
             "the server lost changes: it wrote an incident into its log",
-            "begin with a new snapshot",
+            "`runnel rebuild SOURCE` reads all tables again and goes on after it",
         )
     if event.kind == Kind.START_ENCRYPTION:
         return refused(
