@@ -8,10 +8,12 @@ from __future__ import annotations
 import struct
 from typing import TYPE_CHECKING, Any
 
-from runnel import config
 from runnel.connectors.cassandra.capture import Capture
 from runnel.connectors.cassandra.schema.tables import build_tables
 from runnel.connectors.cassandra.schema.text import parse_schema
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.pipeline.captures import CaptureState
+from runnel.project.project import open_project
 from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.encoder import Cell, Deleted, Row, Updated, body, write_segment
 
@@ -106,8 +108,10 @@ class Archive:
         write_segment(self.folder / "logs", [[body(update)] for update in updates], id_=1)
 
     def capture(self, technique: str, *, expand: bool = False, last: bool = False) -> list[Delta]:
-        source = config.load(self.folder).sources[0]
-        return list(Capture(source, self.folder, technique, expand_deletes=expand).deltas(last=last))
+        with open_project(self.folder, engine=DuckDbEngine(), sync=False) as project:
+            source = project.config.sources[0]
+            state = CaptureState(project.runtime, source.name)
+            return list(Capture(source, self.folder, state, technique, expand_deletes=expand).deltas(last=last))
 
     def told(self, technique: str, *, expand: bool = False, last: bool = False) -> list[str]:
         return [short(delta) for delta in self.capture(technique, expand=expand, last=last)]

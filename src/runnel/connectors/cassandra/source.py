@@ -30,7 +30,7 @@ from runnel.connectors.cassandra.settings import read_settings
 from runnel.connectors.cassandra.snapshot import BYTES_PER_ROW, estimated_rows, ranges_of
 from runnel.connectors.cassandra.values.held import held_type
 from runnel.connectors.cells import Reconciliation
-from runnel.connectors.deltas.technique import Cycle
+from runnel.connectors.deltas.technique import Window
 from runnel.connectors.skips import Skips
 from runnel.errors import RunnelError, UsageError
 from runnel.model.relation import Column, check_columns
@@ -177,7 +177,7 @@ class CassandraSource:
             return True
         known, upto = self._quiet
         begin = upto if known == start else start
-        if self._logs.has_any(Cycle(begin, end, self._folder)):
+        if self._logs.has_any(Window(begin, end)):
             return True
         self._quiet = (start, end)
         return False
@@ -192,7 +192,7 @@ class CassandraSource:
         renewed = self._renewed(start, end) if self._client is not None else set()
         ids, several = self._ids(renewed), len(self._logs.nodes) > 1
         found = {name: ChangedCells() for name in ids}
-        for at, mutation in enumerate(self._logs.mutations(Cycle(start or None, end, self._folder))):
+        for at, mutation in enumerate(self._logs.mutations(Window(start or None, end))):
             collect(found, ids, mutation, at, several=several)
         yield from taken(self.settings.keyspace, found, 1)
         for name in renewed:
@@ -281,7 +281,7 @@ class CassandraSource:
             return error
         found: dict[str, list[int]] = {}
         if start or self._client is None:
-            found = self._logs.find(Cycle(start or None, end, self._folder), error.is_in)
+            found = self._logs.find(Window(start or None, end), error.is_in)
         where = f", at {json.dumps(found)} of the log" if found else ", in the table as it is now"
         told = ValueNotHeld(error.table, error.column, error.key, error.why, where)
         if found:

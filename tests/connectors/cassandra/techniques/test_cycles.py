@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
@@ -11,10 +12,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel import failpoints
+from runnel.engine.duckdb import DuckDbEngine
 from runnel.failpoints import KILL_AT
+from runnel.pipeline.captures import LakeCycles
+from runnel.project.project import open_project
 from tests.connectors.cassandra.ways import LOGS, WAYS, written
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.connectors.cassandra.conftest import Shop
 
 pytestmark = pytest.mark.cassandra
@@ -30,9 +36,23 @@ def killed(shop: Shop, technique: str, point: str) -> None:
     assert done.returncode == -signal.SIGKILL, done.stderr
 
 
+def elsewhere(shop: Shop, folder: Path) -> Shop:
+    """Give the same project in another folder, which shares the catalog and the data and nothing else."""
+    other = copy.copy(shop)
+    other.folder = folder
+    own = shop.folder / ".runnel"
+    state = f'[state]\ncatalog = "sqlite:{own / "catalog.sqlite"}"\ndata = "{own / "data"}"\n'
+    (folder / "runnel.toml").write_text((shop.folder / "runnel.toml").read_text() + state)
+    return other
+
+
 @pytest.mark.parametrize("way", KILLED)
-def test_c_c_a_killed_cycle_is_run_again_and_tells_each_delta_once(shop: Shop, way: str) -> None:
+def test_c_c_a_killed_cycle_is_run_again_wherever_and_tells_each_delta_once(
+    shop: Shop, way: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """The machine that is killed shares the catalog and the data with the one that goes on, and nothing else."""
     with written(shop, way) as (technique, writer):
+        other = elsewhere(shop, tmp_path_factory.mktemp("other"))
         writer.set(a=1)
         shop.capture(technique)
         assert shop.told(technique) == []
@@ -43,8 +63,13 @@ def test_c_c_a_killed_cycle_is_run_again_and_tells_each_delta_once(shop: Shop, w
             if technique in LOGS:
                 shop.wait_for_log()
             killed(shop, technique, point)
-            assert shop.told(technique) == [f"{operation} {name}:{number}"], point
+            assert other.told(technique) == [f"{operation} {name}:{number}"], point
         assert shop.told(technique) == []
+        assert {path.name.partition("-")[0] for path in (shop.folder / ".runnel").iterdir()} == {
+            "catalog.sqlite",
+            "data",
+        }
+        assert not (other.folder / ".runnel").exists()
 
 
 def test_a_first_cycle_tells_what_is_there_unless_it_is_to_begin_with_the_latest(shop: Shop) -> None:
@@ -78,11 +103,9 @@ def test_a_late_write_is_caught_by_the_overlap_and_told_once(shop: Shop) -> None
 
 
 def test_two_captures_do_not_run_at_once(shop: Shop) -> None:
-    from runnel.connectors.deltas.cycles import Cycles
-
     shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v int)")
-    cycles = Cycles(shop.folder / ".runnel" / "capture" / "shop" / "scan")
-    with cycles.alone():
+    project = open_project(shop.folder, engine=DuckDbEngine(), sync=False)
+    with project, LakeCycles(project.runtime, "shop", "scan").alone():
         assert "RUNNEL-CAPTURE-BUSY" in shop.run("capture", "shop", "--technique", "scan", exit_code=1)
 
 
