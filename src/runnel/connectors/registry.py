@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from runnel import config
     from runnel.connectors.base import Capture, Source, Target
     from runnel.connectors.deltas.cycles import CaptureState
+    from runnel.connectors.skips import SourceState
 
 # type -> (package below runnel.connectors, extra of the distribution that brings its driver)
 STORES: dict[str, tuple[str, str | None]] = {
@@ -34,10 +35,10 @@ STORES: dict[str, tuple[str, str | None]] = {
 }
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> Source:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> Source:
     """Open the source that `[sources.NAME]` describes; `folder` is the project's, which relative paths start from.
 
-    `state` is the id of the state that it is read for: stores that keep their log for readers know them by it.
+    `state` is the one that it is read for: stores that keep their log for readers know them by it.
     """
     if source.type not in STORES and "." not in source.type:
         raise UsageError(
@@ -57,7 +58,7 @@ def open_source(source: config.Source, folder: Path, state: str | None = None) -
     return opened
 
 
-def guarded_source(source: config.Source, folder: Path, state: str | None = None) -> GuardedSource:
+def guarded_source(source: config.Source, folder: Path, state: SourceState | None = None) -> GuardedSource:
     """Give the source that `[sources.NAME]` describes, opened when it is first asked; it raises runnel's errors only."""
     return GuardedSource(source.label, lambda: open_source(source, folder, state))
 

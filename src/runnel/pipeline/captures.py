@@ -294,16 +294,3 @@ def _range(file: DataFile, column: str) -> tuple[int, int]:
     if known is None or not isinstance(known.minimum, int) or not isinstance(known.maximum, int):
         return 0, 1 << 62
     return known.minimum, known.maximum
-
-
-class CaptureState:
-    """The state as captures of one source see it."""
-
-    def __init__(self, runtime: Runtime, source: str) -> None:
-        """Look into the state when asked."""
-        self._runtime, self._source = runtime, source
-        self.id = runtime.lake.state
-
-    def cycles(self, technique: str) -> LakeCycles:
-        """Give where the cycles of a technique are kept."""
-        return LakeCycles(self._runtime, self._source, technique)

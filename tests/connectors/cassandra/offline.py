@@ -12,7 +12,7 @@ from runnel.connectors.cassandra.capture import Capture
 from runnel.connectors.cassandra.schema.tables import build_tables
 from runnel.connectors.cassandra.schema.text import parse_schema
 from runnel.engine.duckdb import DuckDbEngine
-from runnel.pipeline.captures import CaptureState
+from runnel.pipeline.source_state import StateOfSource
 from runnel.project.project import open_project
 from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.encoder import Cell, Deleted, Row, Updated, body, write_segment
@@ -110,7 +110,7 @@ class Archive:
     def capture(self, technique: str, *, expand: bool = False, last: bool = False) -> list[Delta]:
         with open_project(self.folder, engine=DuckDbEngine(), sync=False) as project:
             source = project.config.sources[0]
-            state = CaptureState(project.runtime, source.name)
+            state = StateOfSource(project.runtime, source.name)
             return list(Capture(source, self.folder, state, technique, expand_deletes=expand).deltas(last=last))
 
     def told(self, technique: str, *, expand: bool = False, last: bool = False) -> list[str]:

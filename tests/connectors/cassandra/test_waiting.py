@@ -68,7 +68,7 @@ def written(folder: Path, ours: str, *, sync: float = 0.0) -> WrittenLogs:
     settings = Settings("shop", tables()[ours].keyspace)
     reader = LogReader(Catalog(schema(), wanted=[(tables()[ours].keyspace, ours)]))
     node = NodeLog("n", LogFolder(folder, indexed=False), reader)
-    skips = Skips(folder, "shop")
+    skips = Skips(None)
     return WrittenLogs(lambda: Logs([node], settings, None, "r", skips), sync, in_file=True)
 
 

@@ -17,7 +17,7 @@ from runnel.bench.machine import machine, peak_memory
 from runnel.config import Source, parse_duration
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Place
-from runnel.pipeline.captures import CaptureState
+from runnel.pipeline.source_state import StateOfSource
 from runnel.project.project import memory
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ class Run:
     def _capture(self) -> Capture:
         from runnel.connectors.cassandra.capture import Capture
 
-        state = CaptureState(self._project.runtime, self._source.name)
+        state = StateOfSource(self._project.runtime, self._source.name)
         return Capture(self._source, self._project.folder, state, self._way.technique)
 
     def _helpers(self, rounds: int) -> tuple[float, float]:

@@ -71,7 +71,7 @@ class Capture:
         self.cycles = Cycles(state.cycles(self.technique))
         self._reader = f"{self.technique}: {source.name} of the state {state.id}"
         self._older = folder / ".runnel" / "capture" / source.name / self.technique / "state.json"
-        self.skips = Skips(folder, source.name)
+        self.skips = Skips(state)
 
     def position(self) -> Position | None:
         """Give the end of the last cycle."""

@@ -31,7 +31,7 @@ from runnel.connectors.cassandra.snapshot import BYTES_PER_ROW, estimated_rows, 
 from runnel.connectors.cassandra.values.held import held_type
 from runnel.connectors.cells import Reconciliation
 from runnel.connectors.deltas.technique import Window
-from runnel.connectors.skips import Skips
+from runnel.connectors.skips import Skips, SourceState
 from runnel.errors import RunnelError, UsageError
 from runnel.model.relation import Column, check_columns
 
@@ -53,7 +53,7 @@ SPACE_SECONDS = 30.0
 """How often the space of the logs is looked at."""
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> CassandraSource:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> CassandraSource:
     """Open the tables that `[sources.NAME]` names, for a state with this id: whoever goes on with it needs the same segments."""
     settings = read_settings(source, folder)
     if settings.capture != "log":
@@ -71,20 +71,20 @@ def open_source(source: config.Source, folder: Path, state: str | None = None) -
             place=source.at("start"),
             hint="set start = 'snapshot', or leave it away",
         )
-    reader = f"views: {folder}" if state is None else f"views: {source.name} of the state {state}"
-    return CassandraSource(settings, folder, reader)
+    reader = f"views: {folder}" if state is None else f"views: {source.name} of the state {state.id}"
+    return CassandraSource(settings, folder, reader, Skips(state))
 
 
 class CassandraSource:
     """Reads Cassandra's tables and the log of their changes."""
 
-    def __init__(self, settings: Settings, folder: Path, reader: str) -> None:
+    def __init__(self, settings: Settings, folder: Path, reader: str, skips: Skips) -> None:
         """Connect, unless there are only log files; `reader` is whom segments are kept for."""
         self.settings, self._folder = settings, folder
         self._client = None if settings.logs else Client(settings)
         try:
             nodes = open_files(settings) if self._client is None else open_live(settings, self._client)
-            self._logs = Logs(nodes, settings, self._client, reader, Skips(folder, settings.name))
+            self._logs = Logs(nodes, settings, self._client, reader, skips)
             self._followed = Followed(self._described(), self._logs, self._client)
         except BaseException:
             self.close()

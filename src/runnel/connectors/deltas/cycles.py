@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 from runnel.connectors.deltas.forms import from_json, to_json
 from runnel.connectors.deltas.kept import Lines, lines_left
 from runnel.connectors.deltas.technique import Cycle, Position
+from runnel.connectors.skips import SourceState
 from runnel.failpoints import reach
 
 if TYPE_CHECKING:
@@ -72,11 +73,8 @@ class CycleStore(Protocol):
         ...
 
 
-class CaptureState(Protocol):
+class CaptureState(SourceState, Protocol):
     """The state as captures of one source see it."""
-
-    id: str
-    """By which readers of a log are known."""
 
     def cycles(self, technique: str) -> CycleStore:
         """Give where the cycles of a technique are kept."""

@@ -12,10 +12,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from runnel import failpoints
+from runnel.connectors.cassandra.capture import Capture
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.failpoints import KILL_AT
 from runnel.pipeline.captures import LakeCycles
+from runnel.pipeline.source_state import StateOfSource
 from runnel.project.project import open_project
+from tests.connectors.cassandra.by_tasks import ByTasks
+from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.ways import LOGS, WAYS, written
 
 if TYPE_CHECKING:
@@ -107,6 +111,25 @@ def test_two_captures_do_not_run_at_once(shop: Shop) -> None:
     project = open_project(shop.folder, engine=DuckDbEngine(), sync=False)
     with project, LakeCycles(project.runtime, "shop", "scan").alone():
         assert "RUNNEL-CAPTURE-BUSY" in shop.run("capture", "shop", "--technique", "scan", exit_code=1)
+
+
+def test_snapshots_read_by_tasks_and_here_are_compared_with_each_other(shop: Shop) -> None:
+    shop.configure(tables=["t"])
+    shop.cql("CREATE TABLE KS.t (k int, c int, s int static, v map<int, text>, w int, PRIMARY KEY (k, c))")
+    shop.cql(*(f"INSERT INTO KS.t (k, c, w) VALUES ({n}, {n % 3}, {n})" for n in range(20)))
+    assert sorted(told_by(shop, ByTasks())) == sorted(f"ins w:{n}" for n in range(20))
+    shop.cql("UPDATE KS.t SET v = {1: 'a/b'}, s = 5 WHERE k = 1 AND c = 1", "DELETE FROM KS.t WHERE k = 2")
+    assert told_by(shop, DuckDbEngine()) == ["ins s:5", "ins v:{1: 'a/b'}", "del w (was 2)"]
+    shop.cql("DELETE v FROM KS.t WHERE k = 1 AND c = 1", "INSERT INTO KS.t (k, c) VALUES (50, 50)")
+    assert sorted(told_by(shop, ByTasks())) == ["del v (was {1: 'a/b'})", "ins :"]
+    assert told_by(shop, ByTasks()) == told_by(shop, DuckDbEngine()) == []
+
+
+def told_by(shop: Shop, engine: DuckDbEngine) -> list[str]:
+    with open_project(shop.folder, engine=engine, sync=False) as project:
+        source = project.config.sources[0]
+        deltas = Capture(source, project.folder, StateOfSource(project.runtime, source.name), "snapshot").deltas()
+        return [short(delta) for delta in deltas]
 
 
 def test_every_way_is_known_to_some_technique() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from itertools import islice
+from operator import itemgetter
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -119,14 +120,15 @@ class CapturedCells:
         return list(self._of(table).held)
 
     def expiring(self) -> Iterator[tuple[TableSchema, bytes, PartitionState]]:
-        """Give the partitions in which something expires up to the end of the cycle."""
+        """Give the partitions in which something expires up to the end of the cycle, the first one first."""
+        found: list[tuple[int, str, bytes, TableSchema]] = []
         for table in self._known():
-            own = self._of(table)
-            for key in {*self._due(table, EXPIRES, self._was), *own.due}:
-                state = self.get(table, key)
-                moment = next_expiry(state, 0)
+            for key in {*self._due(table, EXPIRES, self._was), *self._of(table).due}:
+                moment = next_expiry(self.get(table, key), 0)
                 if moment is not None and moment <= self._now:
-                    yield table, key, state
+                    found.append((moment, table.id.hex, key, table))
+        for _, _, key, table in sorted(found, key=itemgetter(0, 1, 2)):
+            yield table, key, self.get(table, key)
 
     def doubtful(self) -> Iterator[tuple[TableSchema, list[bytes]]]:
         """Give the partitions that may have rows of which only the snapshot knows, by table."""
@@ -176,14 +178,14 @@ class CapturedCells:
     def _take(self, table: TableSchema, found: pa.Table | None, wanted: set[bytes] | None) -> None:
         """Hold partitions, those `wanted` of whose cells none were found included, as far as they are not held."""
         held = self._of(table).held
-        stored: dict[bytes, set[Cell]] = {key: set() for key in wanted or ()}
+        stored: dict[bytes, list[Cell]] = {key: [] for key in sorted(wanted or ())}
         for cell in read_cells(found) if found is not None and found.num_rows else ():
             if cell[1] not in held and (wanted is None or cell[1] in stored):
-                stored.setdefault(cell[1], set()).add(cell)
+                stored.setdefault(cell[1], []).append(cell)
         for key, own in stored.items():
             state = PartitionState(key)
             merge(state, [change_of(cell, table) for cell in own])
-            held[key] = _Partition(state, own)
+            held[key] = _Partition(state, set(own))
 
     def _due(self, table: TableSchema, column: str, after: int) -> list[bytes]:
         """Give, and hold, the partitions that have a time of this kind after one second, up to the end of the cycle."""
