@@ -119,9 +119,9 @@ def test_snapshots_read_by_tasks_and_here_are_compared_with_each_other(shop: Sho
     shop.cql(*(f"INSERT INTO KS.t (k, c, w) VALUES ({n}, {n % 3}, {n})" for n in range(20)))
     assert sorted(told_by(shop, ByTasks())) == sorted(f"ins w:{n}" for n in range(20))
     shop.cql("UPDATE KS.t SET v = {1: 'a/b'}, s = 5 WHERE k = 1 AND c = 1", "DELETE FROM KS.t WHERE k = 2")
-    assert told_by(shop, DuckDbEngine()) == ["ins s:5", "ins v:{1: 'a/b'}", "del w (was 2)"]
+    assert told_by(shop, DuckDbEngine()) == ["ins s:5", 'ins v:{"1": "a/b"}', "del w (was 2)"]
     shop.cql("DELETE v FROM KS.t WHERE k = 1 AND c = 1", "INSERT INTO KS.t (k, c) VALUES (50, 50)")
-    assert sorted(told_by(shop, ByTasks())) == ["del v (was {1: 'a/b'})", "ins :"]
+    assert sorted(told_by(shop, ByTasks())) == ['del v (was {"1": "a/b"})', "ins :"]
     assert told_by(shop, ByTasks()) == told_by(shop, DuckDbEngine()) == []
 
 
