@@ -7,13 +7,16 @@ import os
 import signal
 import subprocess
 import sys
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runnel import failpoints
 from runnel.connectors.cassandra.capture import Capture
+from runnel.engine.driver import Driver
 from runnel.engine.duckdb import DuckDbEngine
+from runnel.engine.spark import SparkEngine
 from runnel.failpoints import KILL_AT
 from runnel.pipeline.captures import LakeCycles
 from runnel.pipeline.source_state import StateOfSource
@@ -25,6 +28,7 @@ from tests.connectors.cassandra.ways import LOGS, WAYS, written
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from runnel.engine.base import Engine
     from tests.connectors.cassandra.conftest import Shop
 
 pytestmark = pytest.mark.cassandra
@@ -125,7 +129,21 @@ def test_snapshots_read_by_tasks_and_here_are_compared_with_each_other(shop: Sho
     assert told_by(shop, ByTasks()) == told_by(shop, DuckDbEngine()) == []
 
 
-def told_by(shop: Shop, engine: DuckDbEngine) -> list[str]:
+@pytest.mark.spark
+def test_spark_reads_a_snapshot_and_compares_it_with_the_last_one(shop: Shop, spark_engine: SparkEngine) -> None:
+    by_spark = partial(SparkEngine, spark_engine.session, driver=Driver(changes=0))
+    shop.configure(tables=["t"])
+    shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v list<text>, w int)")
+    shop.cql(*(f"INSERT INTO KS.t (k, w) VALUES ({n}, {n})" for n in range(20)))
+    engine = by_spark()
+    assert sorted(told_by(shop, engine)) == sorted(f"ins w:{n}" for n in range(20))
+    assert {kind for kind, work in engine.counted.kinds.items() if work.spark} == {"read", "step"}
+    shop.cql("UPDATE KS.t SET v = ['a', 'b'], w = 7 WHERE k = 1", "DELETE FROM KS.t WHERE k = 2")
+    assert sorted(told_by(shop, by_spark())) == ["del w (was 2)", 'ins v:["a", "b"]', "upd w:7 (was 1)"]
+    assert told_by(shop, by_spark()) == told_by(shop, DuckDbEngine()) == []
+
+
+def told_by(shop: Shop, engine: Engine) -> list[str]:
     with open_project(shop.folder, engine=engine, sync=False) as project:
         source = project.config.sources[0]
         deltas = Capture(source, project.folder, StateOfSource(project.runtime, source.name), "snapshot").deltas()
