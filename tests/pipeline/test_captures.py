@@ -188,6 +188,19 @@ def test_captures_do_not_disturb_tables_and_views(project: Project) -> None:
     assert not project.fsck().damages
 
 
+def test_a_window_that_is_read_once_leaves_no_trace(project: Project) -> None:
+    counter = Counter()
+    counter.reached = 2
+    assert told(project, counter) == ["0", "1"]
+    epoch, files = project.runtime.lake.head(), files_of_captures(project.runtime.lake.data)
+    store = LakeCycles(project.runtime, "shop", "counter")
+    assert len([*Cycles(store).read_once(counter, {"time": 1})]) == 1
+    with store.kept(once=True) as kept:
+        leave_lines(kept, "deltas", ["x"])
+        assert [*lines_left(kept, "deltas")] == []
+    assert (project.runtime.lake.head(), files_of_captures(project.runtime.lake.data)) == (epoch, files)
+
+
 def test_a_capture_that_is_forgotten_begins_anew(project: Project) -> None:
     counter = Counter()
     counter.reached = 2

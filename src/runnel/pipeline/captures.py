@@ -96,9 +96,12 @@ class LakeCycles:
         return State(**told) if told else None
 
     @contextmanager
-    def kept(self) -> Iterator[_Kept]:
-        """Give what the last cycle left, and where a cycle leaves things; files that are not published at the end are deleted."""
-        kept = _Kept(self._runtime, self._prefix, self._stays, self._lake.snapshot())
+    def kept(self, *, once: bool = False) -> Iterator[_Kept]:
+        """Give what the last cycle left, and where a cycle leaves things; files that are not published at the end are deleted.
+
+        A window that is read `once` finds nothing left, and what it leaves for a next one is not written at all.
+        """
+        kept = _Kept(self._runtime, self._prefix, self._stays, self._lake.snapshot(), once=once)
         try:
             yield kept
         finally:
@@ -158,15 +161,16 @@ class LakeCycles:
 class _Kept:
     """What the last cycle left, and what one that is not over yet leaves."""
 
-    def __init__(self, runtime: Runtime, prefix: str, stays: str, head: Snapshot) -> None:
-        self._runtime, self._lake, self._head = runtime, runtime.lake, head
+    def __init__(self, runtime: Runtime, prefix: str, stays: str, head: Snapshot, *, once: bool) -> None:
+        self._runtime, self._lake, self._head, self._once = runtime, runtime.lake, head, once
+        self._published = {} if once else head.relations
         self._prefix, self._stays = prefix, stays
         self.made: dict[str, Relation] = {}
         self.unpublished: list[NewFile] = []
 
     def left(self, name: str) -> Iterator[pa.Table]:
         """Give what the last cycle left under a name, in the order of its first column."""
-        relation = self._head.relations.get(self._prefix + name)
+        relation = self._published.get(self._prefix + name)
         if relation is None:
             return
         first = relation.columns[0].name
@@ -175,7 +179,7 @@ class _Kept:
 
     def leave(self, name: str, rows: pa.Table) -> None:
         """Leave rows under a name."""
-        if rows.num_rows:
+        if rows.num_rows and not self._once:
             signed = rows.append_column(WEIGHT, pa.repeat(pa.scalar(1, pa.int64()), rows.num_rows))
             self.unpublished.append(self._lake.write(self._relation(name, rows.schema), signed, remembered=False))
 
@@ -194,7 +198,7 @@ class _Kept:
     def compare(self, name: str, sql: str, schema: pa.Schema) -> Iterator[pa.Table]:
         """Run a query over what this cycle (`new`) and the last one (`old`) left under a name, wherever there is room for that."""
         columns = _columns(schema)
-        old = self._head.relations.get(self._prefix + name)
+        old = self._published.get(self._prefix + name)
         relation = self.made.get(self._prefix + name) or old
         if relation is None:
             return
@@ -228,7 +232,7 @@ class _Kept:
 
     def changed(self) -> list[str]:
         """Name what stays from cycle to cycle, as the last cycle left it."""
-        return [name.removeprefix(self._stays) for name in self._head.relations if name.startswith(self._stays)]
+        return [name.removeprefix(self._stays) for name in self._published if name.startswith(self._stays)]
 
     def find(self, name: str, keys: pa.Table) -> pa.Table | None:
         """Look up rows that stay."""
@@ -242,14 +246,14 @@ class _Kept:
 
     def due(self, name: str, column: str, wanted: str, window: tuple[int, int]) -> np.ndarray:
         """Find rows that stay by a time."""
-        relation = self._head.relations.get(self._stays + name)
+        relation = self._published.get(self._stays + name)
         return timeline.due(relation, self._head.files(relation), column, wanted, [window]) if relation else np.empty(0)
 
     def _staying(self, name: str) -> Relation | None:
-        return self.made.get(self._stays + name) or self._head.relations.get(self._stays + name)
+        return self.made.get(self._stays + name) or self._published.get(self._stays + name)
 
     def _files(self, relation: Relation) -> list[DataFile | NewFile]:
-        published = self._head.files(relation) if relation.name in self._head.relations else ()
+        published = self._head.files(relation) if relation.name in self._published else ()
         return [*published, *(file for file in self.unpublished if file.relation == relation.name)]
 
     def _relation(self, name: str, schema: pa.Schema) -> Relation:

@@ -6,6 +6,7 @@ Every mutation is a section, so that each has a position. Integers stand for key
 from __future__ import annotations
 
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from runnel.connectors.cassandra.capture import Capture
@@ -18,11 +19,12 @@ from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.encoder import Cell, Deleted, Row, Updated, body, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from runnel.connectors.cassandra.cells import Range
     from runnel.connectors.deltas.model import Delta
+    from runnel.connectors.deltas.technique import Position
 
 MICRO = 1_000_000
 TABLE_ID = "00000000-0000-0000-0000-0000000000aa"
@@ -107,11 +109,24 @@ class Archive:
         ]
         write_segment(self.folder / "logs", [[body(update)] for update in updates], id_=1)
 
-    def capture(self, technique: str, *, expand: bool = False, last: bool = False) -> list[Delta]:
+    def capture(
+        self, technique: str, *, expand: bool = False, last: bool = False, since: Position | None = None
+    ) -> list[Delta]:
+        """Run a cycle, or read what happened since a position, and give its deltas."""
+        with self.opened(technique, expand=expand) as capture:
+            return list(capture.deltas(since, last=last))
+
+    def position(self, technique: str) -> Position:
+        """Give the end of the last cycle."""
+        with self.opened(technique) as capture:
+            return capture.position() or {}
+
+    @contextmanager
+    def opened(self, technique: str, *, expand: bool = False) -> Iterator[Capture]:
         with open_project(self.folder, engine=DuckDbEngine(), sync=False) as project:
             source = project.config.sources[0]
             state = StateOfSource(project.runtime, source.name)
-            return list(Capture(source, self.folder, state, technique, expand_deletes=expand).deltas(last=last))
+            yield Capture(source, self.folder, state, technique, expand_deletes=expand)
 
     def told(self, technique: str, *, expand: bool = False, last: bool = False) -> list[str]:
         return [short(delta) for delta in self.capture(technique, expand=expand, last=last)]

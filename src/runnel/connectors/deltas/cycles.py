@@ -52,8 +52,11 @@ class CycleStore(Protocol):
         """Give the last cycle, or None before the first."""
         ...
 
-    def kept(self) -> AbstractContextManager[Kept]:
-        """Give what the last cycle left, and where a cycle leaves things; what is not committed is forgotten at the end."""
+    def kept(self, *, once: bool = False) -> AbstractContextManager[Kept]:
+        """Give what the last cycle left, and where a cycle leaves things; what is not committed is forgotten at the end.
+
+        For a window that is read `once` there is no last cycle, and no next one.
+        """
         ...
 
     def commit(self, kept: Kept, before: State | None, done: State) -> None:
@@ -142,7 +145,7 @@ class Cycles:
 
     def read_once(self, technique: Technique, after: Position) -> Iterator[Delta]:
         """Give the deltas since a position and remember nothing: neither here nor in the store."""
-        with self._store.kept() as kept:
+        with self._store.kept(once=True) as kept:
             yield from technique.read(Cycle(after, technique.now(), kept, once=True))
 
 

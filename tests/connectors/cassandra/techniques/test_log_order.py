@@ -11,6 +11,7 @@ import pytest
 from runnel.connectors.cassandra.cells import Range
 from runnel.connectors.cassandra.techniques import captured_cells
 from runnel.errors import UsageError
+from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.offline import MICRO, Archive, number
 
 if TYPE_CHECKING:
@@ -158,6 +159,17 @@ def test_deltas_are_the_same_however_few_partitions_are_held(tmp_path: Path, mon
     assert found[0] == found[1]
     assert all(found[0])
     assert {line.split()[0] for cycle in found[0] for line in cycle} == {"ins", "upd", "del"}
+
+
+def test_the_full_log_is_read_since_a_position_without_being_remembered(log: Archive) -> None:
+    log.row(1, 1, 10, v=1)
+    assert log.told("log") == ["ins v:1"]
+    position = log.position("log")
+    log.row(1, 1, 20, v=2)
+    for _ in range(2):
+        assert [short(delta) for delta in log.capture("log", since=position)] == ["upd v:2 (was 1)"]
+    assert log.position("log") == position
+    assert log.told("log") == ["upd v:2 (was 1)"]
 
 
 def test_cycles_of_an_earlier_version_are_refused_until_they_are_deleted(log: Archive) -> None:

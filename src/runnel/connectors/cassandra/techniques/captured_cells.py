@@ -57,8 +57,8 @@ class CapturedCells:
     """The cells of a source, from the end of the last cycle to the end of this one. Definitions of tables come from `tables`, by id."""
 
     def __init__(self, cycle: Cycle, tables: Tables) -> None:
-        """Look nothing up yet. A cycle that runs once begins without cells."""
-        self._kept, self._once, self._definitions = cycle.kept, cycle.once, tables
+        """Look nothing up yet."""
+        self._kept, self._definitions = cycle.kept, tables
         self._was, self._now = int((cycle.after or {}).get("time", 0)), int(cycle.upto["time"])
         self._tables: dict[uuid.UUID, _Table] = {}
 
@@ -116,7 +116,7 @@ class CapturedCells:
 
     def keys(self, table: TableSchema) -> list[bytes]:
         """Give the keys of all partitions of a table, which are all held then."""
-        self._take(table, self._kept.whole(self._name(table)), None)
+        self._take(table, self._kept.whole(table.id.hex), None)
         return list(self._of(table).held)
 
     def expiring(self) -> Iterator[tuple[TableSchema, bytes, PartitionState]]:
@@ -149,7 +149,7 @@ class CapturedCells:
                     came += new - partition.stored
                     went += partition.stored - new
             if came or went:
-                self._kept.change(self._name(own.schema), signed_cells(came, went, grace))
+                self._kept.change(own.schema.id.hex, signed_cells(came, went, grace))
             own.held.clear()
 
     def _of(self, table: TableSchema) -> _Table:
@@ -161,19 +161,15 @@ class CapturedCells:
 
     def _known(self) -> list[TableSchema]:
         """Give the tables that have cells and still are tables."""
-        names = [] if self._once else self._kept.changed()
-        ids = {*self._tables, *(uuid.UUID(name) for name in names)}
+        ids = {*self._tables, *map(uuid.UUID, self._kept.changed())}
         return [table for id_ in sorted(ids) if (table := self._definitions(id_)) is not None]
-
-    def _name(self, table: TableSchema) -> str:
-        return f"{table.id.hex} once" if self._once else table.id.hex
 
     def _load(self, table: TableSchema, keys: set[bytes]) -> None:
         """Look partitions up that are not held."""
         missing = keys - self._of(table).held.keys()
         if missing:
             hashes = pa.array(sorted({partition_of(key) for key in missing}), pa.int32())
-            self._take(table, self._kept.find(self._name(table), pa.table({PARTITION: hashes})), missing)
+            self._take(table, self._kept.find(table.id.hex, pa.table({PARTITION: hashes})), missing)
 
     def _take(self, table: TableSchema, found: pa.Table | None, wanted: set[bytes] | None) -> None:
         """Hold partitions, those `wanted` of whose cells none were found included, as far as they are not held."""
@@ -189,10 +185,10 @@ class CapturedCells:
 
     def _due(self, table: TableSchema, column: str, after: int) -> list[bytes]:
         """Give, and hold, the partitions that have a time of this kind after one second, up to the end of the cycle."""
-        hashes = self._kept.due(self._name(table), column, PARTITION, (after, self._now))
+        hashes = self._kept.due(table.id.hex, column, PARTITION, (after, self._now))
         if not len(hashes):
             return []
-        found = self._kept.find(self._name(table), pa.table({PARTITION: pa.array(hashes.astype(np.int32))}))
+        found = self._kept.find(table.id.hex, pa.table({PARTITION: pa.array(hashes.astype(np.int32))}))
         keys = set(found["key"].to_pylist()) if found is not None else set()
         self._take(table, found, keys)
         return list(keys)

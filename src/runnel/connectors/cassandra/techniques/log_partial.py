@@ -97,7 +97,7 @@ def _mark(change: cells.ChangeTuple) -> str:
 
 
 def _loaded(cycle: Cycle, name: str) -> dict[str, Any]:
-    return {} if cycle.once else dict(map(json.loads, lines_left(cycle.kept, name)))
+    return dict(map(json.loads, lines_left(cycle.kept, name)))
 
 
 def _keep(cycle: Cycle, name: str, values: dict[str, Any]) -> None:

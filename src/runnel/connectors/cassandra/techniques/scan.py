@@ -73,7 +73,7 @@ class Overlap:
         width = int(seconds * MICROSECONDS)
         self.begin, self.upto = after_time(cycle), int(cycle.upto["time"])
         self.after = max(-(2**63), self.begin - width)
-        self._told = set() if cycle.once else set(lines_left(cycle.kept, RECENT))
+        self._told = set(lines_left(cycle.kept, RECENT))
         self._from = self.upto - width
         self._recent = Lines(cycle.kept, RECENT) if width else None
         if self._recent is not None:
