@@ -1,4 +1,4 @@
-"""Commands about what a source has in its store, and change data capture alone: none of them needs Spark or the project's state."""
+"""Commands about what a source has in its store, and change data capture alone: none of them starts Spark where there is little to read."""
 
 from __future__ import annotations
 
@@ -12,9 +12,11 @@ import typer
 
 from runnel import config
 from runnel.cli.escapes import echo, echo_exact
+from runnel.cli.opening import opened
 from runnel.cli.terminal import log
-from runnel.connectors import open_capture, prepare_source
+from runnel.connectors import build_triggers, prepare_source
 from runnel.errors import UsageError, nearest
+from runnel.project.capturing import capture_of
 
 if TYPE_CHECKING:
     from runnel.config import Config, Source
@@ -50,13 +52,15 @@ def prepare(
     """Make, fill and remove what a source, or a capture technique, needs in the store; doing it twice changes nothing."""
     found, settings = _source(ctx, source)
     if technique is None and triggers is None:
+        for warning in settings.warnings:
+            log.warning("%s", warning)
         prepare_source(found, settings.folder, echo, undo=undo)
         return
-    capture = open_capture(found, settings.folder, technique)
     if triggers is not None:
-        echo(f"wrote {capture.build_triggers(triggers, jar or settings.folder / 'runnel-triggers.jar')}")
+        echo(f"wrote {build_triggers(found, triggers, jar or settings.folder / 'runnel-triggers.jar')}")
         return
-    capture.prepare(echo, undo=undo)
+    with opened(ctx.obj.folder, sync=False, create=True) as project:
+        capture_of(project, found, technique).prepare(echo, undo=undo)
 
 
 def capture(
@@ -74,12 +78,13 @@ def capture(
     expand_deletes: Annotated[bool, typer.Option("--expand-deletes", help="Deletes column by column.")] = False,
 ) -> None:
     """Print what has changed since the last time, as deltas; output of a run that failed is to be thrown away."""
-    found, settings = _source(ctx, source)
-    opened = open_capture(found, settings.folder, technique, expand_deletes=expand_deletes)
-    for line in opened.lines(_position(since), form.value, last=last_per_key):
-        echo_exact(line)
-    if since is None:
-        log.info("%s: captured up to %s", source, json.dumps(opened.position()))
+    found, _ = _source(ctx, source)
+    with opened(ctx.obj.folder, sync=False, create=True) as project:
+        of_source = capture_of(project, found, technique, expand_deletes=expand_deletes)
+        for line in of_source.lines(_position(since), form.value, last=last_per_key):
+            echo_exact(line)
+        if since is None:
+            log.info("%s: captured up to %s", source, json.dumps(of_source.position()))
 
 
 def skip(
@@ -92,19 +97,18 @@ def skip(
     reason: Annotated[str, typer.Option(help="Why; it is kept with the decision.", metavar="TEXT")] = "",
 ) -> None:
     """Go past a change of a source's log that cannot be read or held, for views and captures; it is recorded with its reason."""
-    found, settings = _source(ctx, source)
-    opened = open_capture(found, settings.folder, None)
-    if position is not None:
-        opened.skip(_position(position) or {}, reason)
-    for skipped in opened.skipped():
-        when = datetime.fromtimestamp(skipped.decided, UTC).strftime("%Y-%m-%d %H:%M:%S")
-        echo(f"{json.dumps(skipped.position)}  {when}  {skipped.reason}")
+    found, _ = _source(ctx, source)
+    with opened(ctx.obj.folder, sync=False, create=True) as project:
+        of_source = capture_of(project, found)
+        if position is not None:
+            of_source.skip(_position(position) or {}, reason)
+        for skipped in of_source.skipped():
+            when = datetime.fromtimestamp(skipped.decided, UTC).strftime("%Y-%m-%d %H:%M:%S")
+            echo(f"{json.dumps(skipped.position)}  {when}  {skipped.reason}")
 
 
 def _source(ctx: typer.Context, name: str) -> tuple[Source, Config]:
     settings = config.load(ctx.obj.folder)
-    for warning in settings.warnings:
-        log.warning("%s", warning)
     by_name = {source.name: source for source in settings.sources}
     if name not in by_name:
         hint = nearest(name, by_name) or "see [sources] in runnel.toml"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -27,10 +28,14 @@ from runnel.pipeline.definitions import check_properties
 from runnel.pipeline.deliver import Known, shape_of
 from runnel.pipeline.reread import check_where
 from runnel.pipeline.reshape import like
+from runnel.pipeline.runtime import Runtime
+from runnel.pipeline.source_state import StateOfSource
 from runnel.project.rebuild import no_table
 from runnel.project.sync import referenced_first, statements
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from runnel.compiler import Statement
     from runnel.engine.base import Engine
 
@@ -68,12 +73,12 @@ def check_project(folder: Path) -> Checkup:
     found = Checkup()
     settings = _settings(folder, found)
     tables, views = _read_statements(settings, found)
-    _add_stored(settings, found)
-    _add_sources(settings, found)
-    for table in referenced_first(tables):
-        _add_table(table, found, settings.outside)
     engine = engine_of(settings)
     try:
+        with _stored(settings, found) as lake:
+            _add_sources(settings, found, None if lake is None else Runtime(lake, engine))
+        for table in referenced_first(tables):
+            _add_table(table, found, settings.outside)
         _compile_all(engine, views, found)
         _check_rebuilds(settings, engine, found)
     finally:
@@ -211,16 +216,12 @@ def _pieces(text: str) -> list[str]:
     return pieces
 
 
-def _add_stored(settings: Config, found: Checkup) -> None:
-    """Count in tables that the state holds already; a state that is not there yet is not made."""
-    catalog = str(config.reveal(settings.state.catalog))
-    if not catalog or (catalog.startswith("sqlite:") and not Path(catalog.removeprefix("sqlite:")).exists()):
-        return
-    try:
-        lake = Lake.open(catalog, settings.state.data)
-    except RunnelError as error:
-        if error.code != "RUNNEL-CATALOG-MISSING":
-            found.note(error)
+@contextmanager
+def _stored(settings: Config, found: Checkup) -> Iterator[Lake | None]:
+    """Count in tables that the state holds already, and give it; a state that is not there yet is not made."""
+    lake = _opened(settings, found)
+    if lake is None:
+        yield None
         return
     try:
         head = lake.snapshot()
@@ -228,16 +229,30 @@ def _add_stored(settings: Config, found: Checkup) -> None:
         found.texts.update({name: view.sql for name, view in head.views.items()})
         found.relations.update({r.name: r for r in stored if r.kind is Kind.TABLE})
         found.stored_views.update({r.name: r for r in stored if r.kind is Kind.VIEW})
+        yield lake
     finally:
         lake.close()
 
 
-def _add_sources(settings: Config, found: Checkup) -> None:
+def _opened(settings: Config, found: Checkup) -> Lake | None:
+    catalog = str(config.reveal(settings.state.catalog))
+    if not catalog or (catalog.startswith("sqlite:") and not Path(catalog.removeprefix("sqlite:")).exists()):
+        return None
+    try:
+        return Lake.open(catalog, settings.state.data)
+    except RunnelError as error:
+        if error.code != "RUNNEL-CATALOG-MISSING":
+            found.note(error)
+        return None
+
+
+def _add_sources(settings: Config, found: Checkup, runtime: Runtime | None) -> None:
     for source in settings.sources:
         if source.type == "managed":
             continue
         try:
-            connector = open_source(source, settings.folder)
+            state = None if runtime is None else StateOfSource(runtime, source.name)
+            connector = open_source(source, settings.folder, state)
             try:
                 told = {f"{source.name}.{info.name}": info for info in connector.tables()}
                 found.sources[source.name] = [info.name for info in told.values()]

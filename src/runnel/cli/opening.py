@@ -44,12 +44,12 @@ def engine_of(settings: Config | None) -> Engine:
 
 
 @contextmanager
-def opened(folder: Path, *, sync: bool = True) -> Iterator[Project]:
-    """Open a project for one command; `sync` brings definitions in line with the files, and makes the state where there was none.
+def opened(folder: Path, *, sync: bool = True, create: bool | None = None) -> Iterator[Project]:
+    """Open a project for one command; `sync` brings definitions in line with the files.
 
-    What cannot be brought in line is told and does not stop a command from reading what is there.
+    The state is made where there was none if `create` says so, or is left out and `sync` does. What cannot be brought in line is told and does not stop a command from reading what is there.
     """
-    project = open_project(folder, engine=chosen_engine(), sync=False, create=sync)
+    project = open_project(folder, engine=chosen_engine(), sync=False, create=sync if create is None else create)
     try:
         for warning in project.config.warnings:
             log.warning("%s", warning)

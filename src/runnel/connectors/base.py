@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -124,10 +123,6 @@ class Capture(Protocol):
 
     def prepare(self, say: Callable[[str], None], *, undo: bool = False) -> None:
         """Make, or remove, what the technique needs in the store."""
-        ...
-
-    def build_triggers(self, libraries: Path, target: Path) -> Path:
-        """Build what has to be installed in the server; give the file."""
         ...
 
 

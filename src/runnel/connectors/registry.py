@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     from runnel import config
     from runnel.connectors.base import Capture, Source, Target
+    from runnel.connectors.deltas.cycles import CaptureState
+    from runnel.connectors.skips import SourceState
 
 # type -> (package below runnel.connectors, extra of the distribution that brings its driver)
 STORES: dict[str, tuple[str, str | None]] = {
@@ -33,10 +35,10 @@ STORES: dict[str, tuple[str, str | None]] = {
 }
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> Source:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> Source:
     """Open the source that `[sources.NAME]` describes; `folder` is the project's, which relative paths start from.
 
-    `state` is the id of the state that it is read for: stores that keep their log for readers know them by it.
+    `state` is the one that it is read for: stores that keep their log for readers know them by it.
     """
     if source.type not in STORES and "." not in source.type:
         raise UsageError(
@@ -56,7 +58,7 @@ def open_source(source: config.Source, folder: Path, state: str | None = None) -
     return opened
 
 
-def guarded_source(source: config.Source, folder: Path, state: str | None = None) -> GuardedSource:
+def guarded_source(source: config.Source, folder: Path, state: SourceState | None = None) -> GuardedSource:
     """Give the source that `[sources.NAME]` describes, opened when it is first asked; it raises runnel's errors only."""
     return GuardedSource(source.label, lambda: open_source(source, folder, state))
 
@@ -109,9 +111,24 @@ def _those_with(function: str) -> str:
 
 
 def open_capture(
-    source: config.Source, folder: Path, technique: str | None, *, expand_deletes: bool = False
+    source: config.Source, folder: Path, state: CaptureState, technique: str | None, *, expand_deletes: bool = False
 ) -> Capture:
-    """Open change data capture alone; a connector that has it has a module `capture` with a class of that name."""
+    """Open change data capture alone, which keeps its cycles in a state."""
+    with _capturing(source) as module:
+        opened: Capture = module.Capture(source, folder, state, technique, expand_deletes=expand_deletes)
+        return opened
+
+
+def build_triggers(source: config.Source, libraries: Path, target: Path) -> Path:
+    """Build what capture has to have installed in the server, with the libraries of that; give the file."""
+    with _capturing(source) as module:
+        built: Path = module.build_triggers(libraries, target)
+        return built
+
+
+@contextmanager
+def _capturing(source: config.Source) -> Iterator[Any]:
+    """Give the module for capture alone of a source's connector, which has a class `Capture` and `build_triggers`."""
     package, extra = STORES.get(source.type, (source.type, None))
     name = f"runnel.connectors.{package}"
     if importlib.util.find_spec(name) is None or importlib.util.find_spec(f"{name}.capture") is None:
@@ -122,9 +139,7 @@ def open_capture(
             hint="it is there for cassandra",
         )
     with _driver(source, extra):
-        module = importlib.import_module(f"{name}.capture")
-        opened: Capture = module.Capture(source, folder, technique, expand_deletes=expand_deletes)
-        return opened
+        yield importlib.import_module(f"{name}.capture")
 
 
 def prepare_source(source: config.Source, folder: Path, say: Callable[[str], None], *, undo: bool = False) -> None:

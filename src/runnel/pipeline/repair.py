@@ -14,6 +14,7 @@ from runnel.errors import RunnelError, Terminal
 from runnel.lake import compaction
 from runnel.lake.entries import Commit
 from runnel.model.relation import Kind
+from runnel.pipeline.captures import is_captured
 from runnel.pipeline.cells import is_cells
 from runnel.pipeline.plan import Definition, make_plan
 from runnel.pipeline.step import in_turn
@@ -62,6 +63,10 @@ def repair(
         _read_again(runtime, name)
         del still[name]
         said.done.append(f"{name}: dropped; the next run reads its source again from the start")
+    for name in sorted(name for name in still if is_captured(name)):
+        said.left.append(
+            f"{name}: not rebuilt: what a capture keeps is nowhere else; bring {still.pop(name).path} back from a copy"
+        )
     lost = {name for name in still if head.relations[name].kind is Kind.TABLE}
     said.left += [_of_table(name, still[name], sources) for name in sorted(lost)]
     _rebuild_views(runtime, head, {*(still.keys() - lost), *_behind(head, broken.values())}, lost, said, progress)

@@ -16,6 +16,7 @@ from runnel.errors import Conflict, Terminal
 from runnel.lake.entries import Commit
 from runnel.lake.publish import WRITER_LOST
 from runnel.model.relation import Kind
+from runnel.pipeline.captures import is_captured
 from runnel.pipeline.cells import is_cells
 from runnel.pipeline.maintain import hydrate, maintain
 from runnel.pipeline.plan import make_plan, stages_in_use
@@ -229,7 +230,11 @@ def _commit(plan: Plan, now: Snapshot, dropped: Sequence[str], beside: Mapping[s
 def _without_entry(now: Snapshot) -> list[str]:
     """Find stages as earlier versions kept them, inside one view: nothing reads them any more."""
     stages = [r.name for r in now.relations.values() if r.kind is Kind.STAGE]
-    return [name for name in stages if name not in now.entries and not (is_versions(name) or is_cells(name))]
+    return [
+        name
+        for name in stages
+        if name not in now.entries and not (is_versions(name) or is_cells(name) or is_captured(name))
+    ]
 
 
 def _moved(entry: ViewEntry, now: ViewEntry) -> ViewEntry:

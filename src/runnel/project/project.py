@@ -42,6 +42,7 @@ from runnel.pipeline.rebuilds import Rebuilder
 from runnel.pipeline.reshape import altered
 from runnel.pipeline.runner import Runner
 from runnel.pipeline.runtime import Runtime
+from runnel.pipeline.source_state import StateOfSource
 from runnel.pipeline.source_tables import check_source_tables
 from runnel.pipeline.targets import Targets
 from runnel.pipeline.transaction import Transaction
@@ -407,7 +408,7 @@ class Project:
         """The open connectors of the project's sources."""
         if self._sources is None:
             wanted = [source for source in self.config.sources if source.type != "managed"]
-            opened = {source.name: guarded_source(source, self.folder, self.runtime.lake.state) for source in wanted}
+            opened = {s.name: guarded_source(s, self.folder, StateOfSource(self.runtime, s.name)) for s in wanted}
             for source in opened.values():
                 try:
                     source.open()

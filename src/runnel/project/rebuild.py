@@ -8,6 +8,7 @@ from runnel.connectors import guarded_source
 from runnel.errors import UsageError, nearest
 from runnel.pipeline.reread import Part
 from runnel.pipeline.reread import rebuild as rebuild_part
+from runnel.pipeline.source_state import StateOfSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -32,7 +33,7 @@ def rebuild(runtime: Runtime, settings: Config, name: str, where: str | None) ->
             f"a condition is about one table, and {name} is a source",
             hint=f"name the table: {name}.TABLE",
         )
-    source = guarded_source(wanted, settings.folder, runtime.lake.state)
+    source = guarded_source(wanted, settings.folder, StateOfSource(runtime, wanted.name))
     try:
         source.can_reread()
         tables = frozenset([_table_of(source, wanted.name, table)]) if table else None

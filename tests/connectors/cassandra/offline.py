@@ -6,21 +6,25 @@ Every mutation is a section, so that each has a position. Integers stand for key
 from __future__ import annotations
 
 import struct
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
-from runnel import config
 from runnel.connectors.cassandra.capture import Capture
 from runnel.connectors.cassandra.schema.tables import build_tables
 from runnel.connectors.cassandra.schema.text import parse_schema
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.pipeline.source_state import StateOfSource
+from runnel.project.project import open_project
 from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.encoder import Cell, Deleted, Row, Updated, body, write_segment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Iterator
     from pathlib import Path
 
     from runnel.connectors.cassandra.cells import Range
     from runnel.connectors.deltas.model import Delta
+    from runnel.connectors.deltas.technique import Position
 
 MICRO = 1_000_000
 TABLE_ID = "00000000-0000-0000-0000-0000000000aa"
@@ -105,9 +109,24 @@ class Archive:
         ]
         write_segment(self.folder / "logs", [[body(update)] for update in updates], id_=1)
 
-    def capture(self, technique: str, *, expand: bool = False, last: bool = False) -> list[Delta]:
-        source = config.load(self.folder).sources[0]
-        return list(Capture(source, self.folder, technique, expand_deletes=expand).deltas(last=last))
+    def capture(
+        self, technique: str, *, expand: bool = False, last: bool = False, since: Position | None = None
+    ) -> list[Delta]:
+        """Run a cycle, or read what happened since a position, and give its deltas."""
+        with self.opened(technique, expand=expand) as capture:
+            return list(capture.deltas(since, last=last))
+
+    def position(self, technique: str) -> Position:
+        """Give the end of the last cycle."""
+        with self.opened(technique) as capture:
+            return capture.position() or {}
+
+    @contextmanager
+    def opened(self, technique: str, *, expand: bool = False) -> Iterator[Capture]:
+        with open_project(self.folder, engine=DuckDbEngine(), sync=False) as project:
+            source = project.config.sources[0]
+            state = StateOfSource(project.runtime, source.name)
+            yield Capture(source, self.folder, state, technique, expand_deletes=expand)
 
     def told(self, technique: str, *, expand: bool = False, last: bool = False) -> list[str]:
         return [short(delta) for delta in self.capture(technique, expand=expand, last=last)]

@@ -68,8 +68,8 @@ def written(folder: Path, ours: str, *, sync: float = 0.0) -> WrittenLogs:
     settings = Settings("shop", tables()[ours].keyspace)
     reader = LogReader(Catalog(schema(), wanted=[(tables()[ours].keyspace, ours)]))
     node = NodeLog("n", LogFolder(folder, indexed=False), reader)
-    skips = Skips(folder, "shop")
-    return WrittenLogs(lambda: Logs([node], settings, None, "r", skips), folder, sync, in_file=True)
+    skips = Skips(None)
+    return WrittenLogs(lambda: Logs([node], settings, None, "r", skips), sync, in_file=True)
 
 
 def test_what_is_written_and_not_synced_is_before_the_position(tmp_path: Path) -> None:

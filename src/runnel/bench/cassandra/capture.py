@@ -7,23 +7,25 @@ it. Every cycle's deltas are counted and held against what the technique can see
 from __future__ import annotations
 
 import logging
-import tempfile
 import time
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from runnel.bench.cassandra.intervals import spread
 from runnel.bench.cassandra.ycsb import TABLE, Change, Load, PlainWriter, Server, Writer, connected, loaded, write
 from runnel.bench.machine import machine, peak_memory
 from runnel.config import Source, parse_duration
+from runnel.engine.duckdb import DuckDbEngine
 from runnel.errors import Place
+from runnel.pipeline.source_state import StateOfSource
+from runnel.project.project import memory
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from runnel.connectors.cassandra.capture import Capture
     from runnel.connectors.deltas.technique import Technique
+    from runnel.project import Project
 
 log = logging.getLogger("runnel")
 LOGS = ("log", "log-partial")
@@ -81,8 +83,8 @@ def measure(server: Server, size: Size, ways: Sequence[Way] = WAYS) -> dict[str,
         for rows in (size.rows, 2 * size.rows):
             for way in every:
                 load = Load(rows, size.columns, size.width)
-                with loaded(session, load) as keyspace, tempfile.TemporaryDirectory(prefix="runnel-bench-") as folder:
-                    found[way.name][str(rows)] = Run(session, server, keyspace, way, Path(folder)).measure(load, size)
+                with loaded(session, load) as keyspace, memory(engine=DuckDbEngine()) as project:
+                    found[way.name][str(rows)] = Run(session, server, keyspace, way, project).measure(load, size)
                 log.info("%s, %s rows: %s", way.name, rows, found[way.name][str(rows)]["whole"]["update"])
     return {
         "benchmark": "capture",
@@ -98,9 +100,9 @@ def measure(server: Server, size: Size, ways: Sequence[Way] = WAYS) -> dict[str,
 class Run:
     """One technique on one table."""
 
-    def __init__(self, session: Any, server: Server, keyspace: str, way: Way, folder: Path) -> None:
+    def __init__(self, session: Any, server: Server, keyspace: str, way: Way, project: Project) -> None:
         """Point a source at the table."""
-        self._session, self._keyspace, self._way, self._folder = session, keyspace, way, folder
+        self._session, self._keyspace, self._way, self._project = session, keyspace, way, project
         settings: dict[str, Any] = {"hosts": list(server.hosts), "port": server.port, "keyspace": keyspace}
         settings |= {"tables": [TABLE], "consistency": "ONE", **way.settings}
         settings |= {"cdc_raw": list(server.cdc_raw)} if server.cdc_raw else {}
@@ -135,7 +137,8 @@ class Run:
     def _capture(self) -> Capture:
         from runnel.connectors.cassandra.capture import Capture
 
-        return Capture(self._source, self._folder, self._way.technique)
+        state = StateOfSource(self._project.runtime, self._source.name)
+        return Capture(self._source, self._project.folder, state, self._way.technique)
 
     def _helpers(self, rounds: int) -> tuple[float, float]:
         """Make what the technique needs, and remove and make it again; give the mean seconds of both."""

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from runnel import config
     from runnel.connectors.cassandra.source import CassandraSource
     from runnel.connectors.cassandra.target.delivery import CassandraTarget
+    from runnel.connectors.skips import SourceState
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> CassandraSource:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> CassandraSource:
     """Open the tables that `[sources.NAME]` names for a state; the driver is imported only then."""
     from runnel.connectors.cassandra import source as module
 

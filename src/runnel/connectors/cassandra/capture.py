@@ -19,7 +19,6 @@ from runnel.connectors.cassandra.techniques import (
     tracking,
 )
 from runnel.connectors.cassandra.techniques.trigger_jar import build_jar
-from runnel.connectors.deltas import cycles
 from runnel.connectors.deltas.cycles import Cycles
 from runnel.connectors.deltas.forms import write
 from runnel.connectors.deltas.reduce import last_per_key, merge_equal
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel import config
+    from runnel.connectors.deltas.cycles import CaptureState
     from runnel.connectors.deltas.model import Delta
     from runnel.connectors.deltas.technique import Abilities, Position, Technique
     from runnel.connectors.skips import Skip
@@ -44,14 +44,19 @@ ABILITIES: tuple[Abilities, ...] = (
     log_full.ABILITIES,
     tracking.ABILITIES,
 )
-STATE = "capture"
 
 
 class Capture:
     """Captures the changes of one source, and prepares its tables for that."""
 
     def __init__(
-        self, source: config.Source, folder: Path, technique: str | None = None, *, expand_deletes: bool = False
+        self,
+        source: config.Source,
+        folder: Path,
+        state: CaptureState,
+        technique: str | None = None,
+        *,
+        expand_deletes: bool = False,
     ) -> None:
         """Read the settings; nothing is connected to yet."""
         self._expand = expand_deletes
@@ -63,8 +68,10 @@ class Capture:
                 f"there is no technique {self.technique!r}",
                 hint=nearest(self.technique, TECHNIQUES) or f"one of {', '.join(TECHNIQUES)}",
             )
-        self.cycles = Cycles(folder / ".runnel" / STATE / source.name / self.technique)
-        self.skips = Skips(folder, source.name)
+        self.cycles = Cycles(state.cycles(self.technique))
+        self._reader = f"{self.technique}: {source.name} of the state {state.id}"
+        self._older = folder / ".runnel" / "capture" / source.name / self.technique / "state.json"
+        self.skips = Skips(state)
 
     def position(self) -> Position | None:
         """Give the end of the last cycle."""
@@ -73,6 +80,8 @@ class Capture:
 
     def deltas(self, since: Position | None = None, *, last: bool = False) -> Iterator[Delta]:
         """Run a cycle and give its deltas; with `since`, give what happened after that position and remember nothing."""
+        if since is None:
+            self._refuse_older()
         technique = self.open()
         try:
             if since is None and isinstance(self.settings.start, dict):
@@ -80,7 +89,7 @@ class Capture:
             if since is None:
                 found: Iterable[Delta] = self.cycles.run(technique, tell_first=self.settings.start != "latest")
             else:
-                found = cycles.read_once(technique, since)
+                found = self.cycles.read_once(technique, since)
             if last:
                 found = last_per_key(found)
             yield from merge_equal(found) if self.settings.merge_equal else found
@@ -108,9 +117,15 @@ class Capture:
         """Give what was skipped so far."""
         return self.skips.all()
 
-    def build_triggers(self, libraries: Path, target: Path) -> Path:
-        """Build the jar of triggers with the jars of a Cassandra."""
-        return build_jar(libraries, target)
+    def _refuse_older(self) -> None:
+        """Refuse to begin anew where an earlier version has kept its cycles outside of the state."""
+        if self._older.exists() and self.cycles.state() is None:
+            raise UsageError(
+                "RUNNEL-CAPTURE-OLDER",
+                f"{self._older.parent} holds the cycles of this capture as an earlier version kept them",
+                hint="run it once more with that version, which reports what it has not told, then delete the folder: the next capture "
+                "begins anew and reports all that exists",
+            )
 
     def prepare(self, say: Callable[[str], None], *, undo: bool = False) -> None:
         """Make, or remove, what the technique needs in the store."""
@@ -120,6 +135,8 @@ class Capture:
                 f"{self.technique} needs nothing in the store",
                 hint=f"prepare is for {' and '.join(prepare.TECHNIQUES)}",
             )
+        if not undo:
+            self._refuse_older()
         with Client(self.settings) as client:
             work = prepare.undo if undo else prepare.prepare
             work(client, self.technique, self.cycles, say)
@@ -161,8 +178,12 @@ class Capture:
         return self._of_logs(open_files(self.settings), None)
 
     def _of_logs(self, nodes: list[NodeLog], client: Client | None) -> Technique:
-        reader = f"{self.technique}: {self.cycles.folder}"
-        logs = Logs(nodes, self.settings, client, reader, self.skips)
+        logs = Logs(nodes, self.settings, client, self._reader, self.skips)
         if self.technique == "log-partial":
             return log_partial.LogPartial(logs)
         return log_full.LogFull(logs, expand=self._expand)
+
+
+def build_triggers(libraries: Path, target: Path) -> Path:
+    """Build the jar of triggers with the jars of a Cassandra."""
+    return build_jar(libraries, target)

@@ -30,8 +30,8 @@ from runnel.connectors.cassandra.settings import read_settings
 from runnel.connectors.cassandra.snapshot import BYTES_PER_ROW, estimated_rows, ranges_of
 from runnel.connectors.cassandra.values.held import held_type
 from runnel.connectors.cells import Reconciliation
-from runnel.connectors.deltas.technique import Cycle
-from runnel.connectors.skips import Skips
+from runnel.connectors.deltas.technique import Window
+from runnel.connectors.skips import Skips, SourceState
 from runnel.errors import RunnelError, UsageError
 from runnel.model.relation import Column, check_columns
 
@@ -53,7 +53,7 @@ SPACE_SECONDS = 30.0
 """How often the space of the logs is looked at."""
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> CassandraSource:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> CassandraSource:
     """Open the tables that `[sources.NAME]` names, for a state with this id: whoever goes on with it needs the same segments."""
     settings = read_settings(source, folder)
     if settings.capture != "log":
@@ -71,20 +71,20 @@ def open_source(source: config.Source, folder: Path, state: str | None = None) -
             place=source.at("start"),
             hint="set start = 'snapshot', or leave it away",
         )
-    reader = f"views: {folder}" if state is None else f"views: {source.name} of the state {state}"
-    return CassandraSource(settings, folder, reader)
+    reader = f"views: {folder}" if state is None else f"views: {source.name} of the state {state.id}"
+    return CassandraSource(settings, folder, reader, Skips(state))
 
 
 class CassandraSource:
     """Reads Cassandra's tables and the log of their changes."""
 
-    def __init__(self, settings: Settings, folder: Path, reader: str) -> None:
+    def __init__(self, settings: Settings, folder: Path, reader: str, skips: Skips) -> None:
         """Connect, unless there are only log files; `reader` is whom segments are kept for."""
         self.settings, self._folder = settings, folder
         self._client = None if settings.logs else Client(settings)
         try:
             nodes = open_files(settings) if self._client is None else open_live(settings, self._client)
-            self._logs = Logs(nodes, settings, self._client, reader, Skips(folder, settings.name))
+            self._logs = Logs(nodes, settings, self._client, reader, skips)
             self._followed = Followed(self._described(), self._logs, self._client)
         except BaseException:
             self.close()
@@ -177,7 +177,7 @@ class CassandraSource:
             return True
         known, upto = self._quiet
         begin = upto if known == start else start
-        if self._logs.has_any(Cycle(begin, end, self._folder)):
+        if self._logs.has_any(Window(begin, end)):
             return True
         self._quiet = (start, end)
         return False
@@ -192,7 +192,7 @@ class CassandraSource:
         renewed = self._renewed(start, end) if self._client is not None else set()
         ids, several = self._ids(renewed), len(self._logs.nodes) > 1
         found = {name: ChangedCells() for name in ids}
-        for at, mutation in enumerate(self._logs.mutations(Cycle(start or None, end, self._folder))):
+        for at, mutation in enumerate(self._logs.mutations(Window(start or None, end))):
             collect(found, ids, mutation, at, several=several)
         yield from taken(self.settings.keyspace, found, 1)
         for name in renewed:
@@ -281,7 +281,7 @@ class CassandraSource:
             return error
         found: dict[str, list[int]] = {}
         if start or self._client is None:
-            found = self._logs.find(Cycle(start or None, end, self._folder), error.is_in)
+            found = self._logs.find(Window(start or None, end), error.is_in)
         where = f", at {json.dumps(found)} of the log" if found else ", in the table as it is now"
         told = ValueNotHeld(error.table, error.column, error.key, error.why, where)
         if found:

@@ -1,7 +1,7 @@
 """Runs cycles, and keeps where each technique has got to and what its last cycle found.
 
-A cycle's deltas and its end are kept by one rename of `state.json`: a cycle that dies before it has never been, one that dies
-after it is told again by the next run. So whoever throws away the output of a run that failed sees each delta once.
+A cycle's deltas, what it leaves for the next one and its end are kept by one commit: a cycle that dies before it has never been, one that
+dies after it is told again by the next run, wherever that is. So whoever throws away the output of a run that failed sees each delta once.
 
 1. what the last cycle left undone is done: tidying up in the store, and telling its deltas if that was cut off;
 2. the window up to now is read, its deltas are written down;
@@ -11,136 +11,143 @@ after it is told again by the next run. So whoever throws away the output of a r
 
 from __future__ import annotations
 
-import fcntl
-import json
-import os
-import shutil
-import tempfile
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
-from pathlib import Path
-from typing import TYPE_CHECKING
+import uuid
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
 
 from runnel.connectors.deltas.forms import from_json, to_json
+from runnel.connectors.deltas.kept import Lines, lines_left
 from runnel.connectors.deltas.technique import Cycle, Position
-from runnel.errors import Transient
+from runnel.connectors.skips import SourceState
 from runnel.failpoints import reach
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from contextlib import AbstractContextManager
 
+    from runnel.connectors.deltas.kept import Kept
     from runnel.connectors.deltas.model import Delta
     from runnel.connectors.deltas.technique import Technique
 
-DELTAS = "deltas.jsonl"
-STATE = "state.json"
+DELTAS = "deltas"
 
 
 @dataclass(frozen=True)
 class State:
-    """Which cycle was the last, from where to where it went, and what is still to be done for it."""
+    """Which cycle was the last, and from where to where it went."""
 
-    number: int
+    id: str
     after: Position | None
     upto: Position
-    settled: bool = False
-    told: bool = False
 
 
-class Cycles:
-    """The cycles of one technique of one source, kept in a folder."""
+class CycleStore(Protocol):
+    """Where the cycles of one technique of one source are kept."""
 
-    def __init__(self, folder: Path) -> None:
-        """Use this folder; it is made with the first cycle."""
-        self.folder = folder
+    def alone(self) -> AbstractContextManager[None]:
+        """Keep a second run of the same capture out, wherever it is; raise `RUNNEL-CAPTURE-BUSY` where there is one."""
+        ...
 
     def state(self) -> State | None:
         """Give the last cycle, or None before the first."""
-        path = self.folder / STATE
-        return State(**json.loads(path.read_text(encoding="utf-8"))) if path.exists() else None
+        ...
 
-    def begin_at(self, position: Position) -> None:
-        """Let the first cycle begin here, unless there was one."""
-        with self.alone():
-            if self.state() is None:
-                self._folder(0).mkdir(parents=True, exist_ok=True)
-                (self._folder(0) / DELTAS).touch()
-                self._save(State(0, None, position, settled=True, told=True))
+    def kept(self, *, once: bool = False) -> AbstractContextManager[Kept]:
+        """Give what the last cycle left, and where a cycle leaves things; what is not committed is forgotten at the end.
+
+        For a window that is read `once` there is no last cycle, and no next one.
+        """
+        ...
+
+    def commit(self, kept: Kept, before: State | None, done: State) -> None:
+        """Make a cycle the last one, with all that it left, if the one before still is `before`."""
+        ...
+
+    def is_told(self, state: State) -> bool:
+        """Say whether nothing is left to be done for a cycle."""
+        ...
+
+    def told(self, state: State) -> None:
+        """Note that a cycle's store is tidied up and its deltas are told."""
+        ...
 
     def forget(self) -> None:
         """Forget every cycle."""
-        shutil.rmtree(self.folder, ignore_errors=True)
+        ...
+
+
+class CaptureState(SourceState, Protocol):
+    """The state as captures of one source see it."""
+
+    def cycles(self, technique: str) -> CycleStore:
+        """Give where the cycles of a technique are kept."""
+        ...
+
+
+class Cycles:
+    """The cycles of one technique of one source."""
+
+    def __init__(self, store: CycleStore) -> None:
+        """Keep them there."""
+        self._store = store
+
+    def state(self) -> State | None:
+        """Give the last cycle, or None before the first."""
+        return self._store.state()
+
+    def begin_at(self, position: Position) -> None:
+        """Let the first cycle begin here, unless there was one."""
+        with self._store.alone():
+            if self._store.state() is None:
+                done = _ended(None, position)
+                with self._store.kept() as kept:
+                    self._store.commit(kept, None, done)
+                self._store.told(done)
+
+    def forget(self) -> None:
+        """Forget every cycle."""
+        with self._store.alone():
+            self._store.forget()
 
     def run(self, technique: Technique, *, tell_first: bool = True) -> Iterator[Delta]:
         """Run a cycle and give its deltas; a first one tells everything there is, unless `tell_first` is false."""
-        with self.alone():
-            state = self.state()
+        with self._store.alone():
+            state = self._store.state()
             if state is not None:
                 yield from self._complete(technique, state)
-                state = replace(state, settled=True, told=True)
             done = self._read(technique, state, silent=state is None and not tell_first)
             yield from self._complete(technique, done)
 
     def _complete(self, technique: Technique, state: State) -> Iterator[Delta]:
-        kept = self._folder(state.number)
-        if not state.settled:
+        if self._store.is_told(state):
+            return
+        with self._store.kept() as kept:
             technique.settle(Cycle(state.after, state.upto, kept))
             reach("capture:settled")
-            state = replace(state, settled=True)
-            self._save(state)
-        if not state.told:
-            with (kept / DELTAS).open(encoding="utf-8") as lines:
-                yield from (from_json(line) for line in lines)
-            self._save(replace(state, told=True))
+            yield from map(from_json, lines_left(kept, DELTAS))
+        self._store.told(state)
 
     def _read(self, technique: Technique, state: State | None, *, silent: bool) -> State:
-        number = 1 if state is None else state.number + 1
-        kept, before = self._folder(number), None if state is None else self._folder(state.number)
-        shutil.rmtree(kept, ignore_errors=True)
-        kept.mkdir(parents=True)
-        cycle = Cycle(None if state is None else state.upto, technique.now(), kept, before)
-        with (kept / DELTAS).open("w", encoding="utf-8") as out:
+        with self._store.kept() as kept:
+            cycle = Cycle(None if state is None else state.upto, technique.now(), kept)
+            lines = Lines(kept, DELTAS)
             for count, delta in enumerate(technique.read(cycle)):
                 if not silent:
-                    out.write(to_json(delta) + "\n")
+                    lines.write(to_json(delta))
                 if count == 0:
                     reach("capture:reading")
-            out.flush()
-            os.fsync(out.fileno())
-        reach("capture:read")
-        done = State(number, cycle.after, cycle.upto)
-        self._save(done)
-        reach("capture:committed")
-        if before is not None:
-            shutil.rmtree(before, ignore_errors=True)
+            lines.close()
+            reach("capture:read")
+            done = _ended(cycle.after, cycle.upto)
+            self._store.commit(kept, state, done)
+            reach("capture:committed")
         return done
 
-    def _folder(self, number: int) -> Path:
-        return self.folder / f"cycle-{number}"
-
-    def _save(self, state: State) -> None:
-        path = self.folder / f"{STATE}.new"
-        with path.open("w", encoding="utf-8") as out:
-            json.dump(asdict(state), out)
-            out.flush()
-            os.fsync(out.fileno())
-        path.replace(self.folder / STATE)
-
-    @contextmanager
-    def alone(self) -> Iterator[None]:
-        """Keep a second run of the same capture out."""
-        self.folder.mkdir(parents=True, exist_ok=True)
-        with (self.folder / "lock").open("w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise Transient(
-                    "RUNNEL-CAPTURE-BUSY", "this capture is running already", hint="wait until it has ended"
-                ) from error
-            yield
+    def read_once(self, technique: Technique, after: Position) -> Iterator[Delta]:
+        """Give the deltas since a position and remember nothing: neither here nor in the store."""
+        with self._store.kept(once=True) as kept:
+            yield from technique.read(Cycle(after, technique.now(), kept, once=True))
 
 
-def read_once(technique: Technique, after: Position) -> Iterator[Delta]:
-    """Give the deltas since a position and remember nothing: neither here nor in the store."""
-    with tempfile.TemporaryDirectory(prefix="runnel-capture-") as folder:
-        yield from technique.read(Cycle(after, technique.now(), Path(folder)))
+def _ended(after: Position | None, upto: Position) -> State:
+    return State(uuid.uuid4().hex, after, upto)

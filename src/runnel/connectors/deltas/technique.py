@@ -16,7 +16,8 @@ from runnel.connectors.deltas.model import Delta, Operation
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
+
+    from runnel.connectors.deltas.kept import Kept
 
 Position = dict[str, Any]
 """A small JSON object; only the technique that made one reads it. By write times it is `{"time": microseconds}`."""
@@ -33,13 +34,19 @@ class NetEffect(str, Enum):
 
 
 @dataclass(frozen=True)
-class Cycle:
-    """One cycle: its window, and the folders where the one before left things and where this one leaves some."""
+class Window:
+    """What lies after one position, up to another."""
 
     after: Position | None
     upto: Position
-    kept: Path
-    before: Path | None = None
+
+
+@dataclass(frozen=True)
+class Cycle(Window):
+    """One cycle: its window, and what cycles leave for later ones. One that runs `once` follows no other, and none follows it."""
+
+    kept: Kept
+    once: bool = False
 
 
 WRITE_TIMES = frozenset({NetEffect.DELETION, NetEffect.UPDATE_AFTER_INSERTION, NetEffect.MULTIPLE_UPDATES})
@@ -93,6 +100,6 @@ def clock() -> Position:
     return {"time": time.time_ns() // 1000}
 
 
-def after_time(cycle: Cycle) -> int:
+def after_time(cycle: Window) -> int:
     """Give the write time after which a window begins."""
     return -(2**63) if cycle.after is None else int(cycle.after["time"])

@@ -34,13 +34,14 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from runnel import config
+    from runnel.connectors.skips import SourceState
 
 
 RUN = 250_000
 """Rows of a Parquet file that one task reads at a time: some seconds of decoding."""
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> FilesSource:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> FilesSource:
     """Open the folder that `[sources.NAME]` names."""
     return FilesSource(read_settings(source, folder))
 

@@ -10,9 +10,10 @@ if TYPE_CHECKING:
     from runnel import config
     from runnel.connectors.base import Source
     from runnel.connectors.mysql.target.writer import MysqlTarget
+    from runnel.connectors.skips import SourceState
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> Source:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> Source:
     """Check what `[sources.NAME]` says; a server is connected to when it is needed."""
     from runnel.connectors.mysql.archive import ArchiveSource
     from runnel.connectors.mysql.settings import read_settings

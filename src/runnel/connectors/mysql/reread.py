@@ -116,7 +116,7 @@ class Reread:
         except Terminal as error:  # what of it concerns the tables is passed over: they are whole as of the place
             log.debug("%s", error)
             return False
-        return window.empty and not window.has_xa and window.prepared == prepared_of(have)
+        return window.empty and window.prepared == prepared_of(have)
 
     def close(self) -> None:
         """Nothing to do: nothing is held in the server."""

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from runnel import config
     from runnel.connectors.postgres.source import PostgresSource
     from runnel.connectors.postgres.target import PostgresTarget
+    from runnel.connectors.skips import SourceState
 
 
-def open_source(source: config.Source, folder: Path, state: str | None = None) -> PostgresSource:
+def open_source(source: config.Source, folder: Path, state: SourceState | None = None) -> PostgresSource:
     """Check what `[sources.NAME]` says; the server is connected to when it is needed."""
     from runnel.connectors.postgres.settings import read_source_settings
     from runnel.connectors.postgres.source import PostgresSource

@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from runnel.connectors.deltas.cycles import Cycles
+from runnel.engine.duckdb import DuckDbEngine
+from runnel.pipeline.captures import LakeCycles
+from runnel.project.project import open_project
 from tests.connectors.cassandra.conftest import Shop, wait_for_mark
 from tests.servers.cassandra import ring, wait_until_joined
 
@@ -40,7 +42,8 @@ def test_a_log_is_told_from_a_position_or_a_time_on(shop: Shop) -> None:
     shop.cql("CREATE TABLE KS.t (k int PRIMARY KEY, v int) WITH cdc = true", "INSERT INTO KS.t (k, v) VALUES (1, 1)")
     first = shop.capture("log-partial")
     shop.cql("UPDATE KS.t SET v = 2 WHERE k = 1")
-    position = Cycles(shop.folder / ".runnel" / "capture" / "shop" / "log-partial").state()
+    with open_project(shop.folder, engine=DuckDbEngine(), sync=False) as project:
+        position = LakeCycles(project.runtime, "shop", "log-partial").state()
     assert position is not None
     for since in (json.dumps(position.upto), str(first[0].time)):
         assert shop.told("log-partial", "--since", since) == ["ups v:2"]

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import random
 import time
 from typing import TYPE_CHECKING
 
 import pytest
 
 from runnel.connectors.cassandra.cells import Range
+from runnel.connectors.cassandra.techniques import captured_cells
+from runnel.errors import UsageError
+from tests.connectors.cassandra.conftest import short
 from tests.connectors.cassandra.offline import MICRO, Archive, number
 
 if TYPE_CHECKING:
@@ -130,3 +134,53 @@ def test_a_write_after_an_expiry_is_the_last_operation_whatever_its_time(log: Ar
     log.row(1, 1, 5, insert=True, w=1, ttl=10, now=NOW - 50)
     log.row(1, 2, 6, v=2)
     assert log.told("log", last=True) == ["ins v:2", "del w (was 1)"]
+
+
+def test_deltas_are_the_same_however_few_partitions_are_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of three cycles over keys that come again and again, some of whose values expire."""
+    chosen, logs = random.Random(7), []
+    for name in ("many", "few"):
+        (tmp_path / name).mkdir()
+        logs.append(Archive(tmp_path / name))
+    found: list[list[list[str]]] = [[], []]
+    for _ in range(3):
+        for _ in range(60):
+            k, c, v = (chosen.randrange(n) for n in (12, 2, 5))
+            at, lives = AT - chosen.randrange(MICRO), chosen.random() < 0.3
+            for log in logs:
+                if v == 0:
+                    log.delete_key(k, at, NOW)
+                else:
+                    log.row(k, c, at, v=v, ttl=1 if lives else 0, now=NOW - 5 if lives else 0)
+        for at_log, (held, at_once) in enumerate([(50_000, 5_000), (2, 3)]):
+            monkeypatch.setattr(captured_cells, "MOST_HELD", held)
+            monkeypatch.setattr(captured_cells, "MUTATIONS_AT_ONCE", at_once)
+            found[at_log].append(sorted(logs[at_log].told("log")))
+    assert found[0] == found[1]
+    assert all(found[0])
+    assert {line.split()[0] for cycle in found[0] for line in cycle} == {"ins", "upd", "del"}
+
+
+def test_the_full_log_is_read_since_a_position_without_being_remembered(log: Archive) -> None:
+    log.row(1, 1, 10, v=1)
+    assert log.told("log") == ["ins v:1"]
+    position = log.position("log")
+    log.row(1, 1, 20, v=2)
+    for _ in range(2):
+        assert [short(delta) for delta in log.capture("log", since=position)] == ["upd v:2 (was 1)"]
+    assert log.position("log") == position
+    assert log.told("log") == ["upd v:2 (was 1)"]
+
+
+def test_cycles_of_an_earlier_version_are_refused_until_they_are_deleted(log: Archive) -> None:
+    log.row(1, 1, 10, v=1)
+    older = log.folder / ".runnel" / "capture" / "shop" / "log" / "state.json"
+    older.parent.mkdir(parents=True)
+    older.write_text("{}")
+    with pytest.raises(UsageError, match="RUNNEL-CAPTURE-OLDER"):
+        log.told("log")
+    assert log.told("log-partial") == ["ups v:1"]
+    older.unlink()
+    assert log.told("log") == ["ins v:1"]
+    older.write_text("{}")
+    assert log.told("log") == [], "it goes on in the state, whatever the folder holds"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.log.positions import Position as LogPosition
     from runnel.connectors.cassandra.schema.tables import TableSchema
     from runnel.connectors.cassandra.settings import Settings
-    from runnel.connectors.deltas.technique import Cycle, Position
+    from runnel.connectors.deltas.technique import Position, Window
     from runnel.connectors.skips import Skips
 
 
@@ -65,7 +65,7 @@ class Logs:
         found = min(max(rows_per_mutation, FEWEST), MOST)
         self._rows_per_mutation = (self._rows_per_mutation + 3 * found) / 4
 
-    def mutations(self, cycle: Cycle, *, drops: bool = False) -> Iterator[Mutation]:
+    def mutations(self, window: Window, *, drops: bool = False) -> Iterator[Mutation]:
         """Give the mutations of a window: in the order of the log, and those of several logs in the order of their times.
 
         A window may also begin at a write time instead of a position of the log. A row is named by one form of its
@@ -73,14 +73,14 @@ class Logs:
         """
         left_out = None if drops else COLUMN_DROP
         if len(self.nodes) == 1:
-            yield from self._of(self.nodes[0], cycle, left_out)
+            yield from self._of(self.nodes[0], window, left_out)
             return
-        found = [mutation for node in self.nodes for mutation in self._of(node, cycle, left_out)]
+        found = [mutation for node in self.nodes for mutation in self._of(node, window, left_out)]
         yield from sorted(found, key=lambda mutation: max(change[7] for change in mutation.changes))
 
-    def has_any(self, cycle: Cycle) -> bool:
+    def has_any(self, window: Window) -> bool:
         """Say whether a window has a mutation at all, which one of any log shows."""
-        return any(next(self._of(node, cycle, COLUMN_DROP), None) is not None for node in self.nodes)
+        return any(next(self._of(node, window, COLUMN_DROP), None) is not None for node in self.nodes)
 
     def learn(self) -> None:
         """Take in the definitions that the logs have."""
@@ -88,10 +88,10 @@ class Logs:
             with self._passable(node):
                 node.folder.learn(node.reader)
 
-    def _of(self, node: NodeLog, cycle: Cycle, left_out: int | None) -> Iterator[Mutation]:
-        begin = cycle.after or {}
+    def _of(self, node: NodeLog, window: Window, left_out: int | None) -> Iterator[Mutation]:
+        begin = window.after or {}
         since = -(2**63) if "hosts" in begin or not begin else int(begin["time"])
-        start, end = position_of(begin.get("hosts", {}), node.host), position_of(cycle.upto["hosts"], node.host)
+        start, end = position_of(begin.get("hosts", {}), node.host), position_of(window.upto["hosts"], node.host)
         rows, learns = 0, self._counted.get(node.host, (START, START, 0))
         is_counted = learns[:2] == (start, end) and learns[2] >= ENOUGH
         for mutation in captured(self._read(node, start, end), self._keyspace, since, left_out):
@@ -123,11 +123,11 @@ class Logs:
         """Say how to go past the mutation that ends at a position."""
         return _way_past(self._settings.name, position)
 
-    def find(self, cycle: Cycle, wanted: Callable[[ChangeTuple], bool]) -> dict[str, list[int]]:
+    def find(self, window: Window, wanted: Callable[[ChangeTuple], bool]) -> dict[str, list[int]]:
         """Give the positions, by host, of the last mutation of a window with such a change."""
         found: dict[str, list[int]] = {}
         for node in self.nodes:
-            for mutation in self._of(node, cycle, None):
+            for mutation in self._of(node, window, None):
                 if any(map(wanted, mutation.changes)):
                     found[node.host] = [mutation.segment, mutation.position]
         return found

@@ -19,7 +19,7 @@ from runnel.connectors.cassandra.log.nodes import open_files, open_live
 from runnel.connectors.cassandra.log.positions import END_OF_SEGMENT, START, Position, position_of
 from runnel.connectors.cassandra.log.segment import MARKER_SIZE, Segment, segment_files
 from runnel.connectors.cassandra.log.space import log_settings
-from runnel.connectors.deltas.technique import Cycle
+from runnel.connectors.deltas.technique import Window
 from runnel.errors import Terminal
 
 if TYPE_CHECKING:
@@ -48,9 +48,9 @@ _BEGIN = 14
 class WrittenLogs:
     """The logs of a source as waiting readers see them: other objects than those of the reader of changes, who may be another thread."""
 
-    def __init__(self, opening: Callable[[], Logs], folder: Path, sync_seconds: float, *, in_file: bool) -> None:
+    def __init__(self, opening: Callable[[], Logs], sync_seconds: float, *, in_file: bool) -> None:
         """Keep how the logs are opened; `in_file` says whether plain segments show what is not yet synced."""
-        self._opening, self._folder = opening, folder
+        self._opening = opening
         self._sync, self._in_file = sync_seconds, in_file
         self._logs: Logs | None = None
         self._resolved: dict[str, dict[str, list[int]]] = {}
@@ -102,7 +102,7 @@ class WrittenLogs:
             if end is None:
                 return False
             assert self._logs is not None
-            window = Cycle({"hosts": asked[0]}, {"hosts": {host: list(end)}}, self._folder)
+            window = Window({"hosts": asked[0]}, {"hosts": {host: list(end)}})
             ours = next(self._logs.mutations(window), None) is not None
         except Terminal as error:
             if error.code != "RUNNEL-CASSANDRA-LOG-GONE":  # the reader of changes has gone on meanwhile
@@ -121,11 +121,11 @@ def open_written(settings: Settings, client: Client | None, folder: Path, skips:
         return Logs(nodes, settings, client, f"waiting: {folder}", skips)
 
     if client is None:
-        return WrittenLogs(opening, folder, 0.0, in_file=True)
+        return WrittenLogs(opening, 0.0, in_file=True)
     told = client.server_settings()
     sync = log_settings(told).sync
     in_file = told.get("commitlog_disk_access_mode") != "direct"
-    return WrittenLogs(opening, folder, UNKNOWN_SYNC_SECONDS if sync is None else sync, in_file=in_file)
+    return WrittenLogs(opening, UNKNOWN_SYNC_SECONDS if sync is None else sync, in_file=in_file)
 
 
 def _end(node: NodeLog) -> tuple[Position, bool]:

@@ -20,13 +20,13 @@ from runnel.connectors.cassandra.snapshot import Cell, Wanted, read_table
 from runnel.connectors.cassandra.techniques.scan import Overlap
 from runnel.connectors.cassandra.techniques.triggers import check_trigger
 from runnel.connectors.cassandra.techniques.writing import Writer
+from runnel.connectors.deltas.kept import Lines, lines_left
 from runnel.connectors.deltas.model import Operation
 from runnel.connectors.deltas.technique import WRITE_TIMES, Abilities, Position, clock
 from runnel.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from runnel.connectors.cassandra.client import Client
     from runnel.connectors.cassandra.schema.tables import TableSchema
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from runnel.connectors.deltas.model import Delta
     from runnel.connectors.deltas.technique import Cycle
 
-UPKEEP = "twins.jsonl"
+UPKEEP = "twins"
 _LONG = struct.Struct(">q")
 _INT = struct.Struct(">i")
 _TOLD = (Operation.INS, Operation.UPD)
@@ -67,7 +67,7 @@ class Audit:
 
     def settle(self, cycle: Cycle) -> None:
         """Add missing twins, remove those without a column; by value, make each the value that was told."""
-        self._client.write(_upkeep(cycle.kept / UPKEEP, self._tables))
+        self._client.write(_upkeep(lines_left(cycle.kept, UPKEEP), self._tables))
 
     def close(self) -> None:
         """Close the connection."""
@@ -88,22 +88,25 @@ def check_twins(tables: Iterable[TableSchema], source: str) -> None:
 def _read(client: Client, tables: list[TableSchema], cycle: Cycle, *, by_value: bool) -> Iterator[Delta]:
     """Read columns with their twins; what is to be done about twins is noted for `settle`."""
     overlap = Overlap(cycle, client.settings.overlap)
-    with (cycle.kept / UPKEEP).open("w", encoding="utf-8") as upkeep:
-        for table in tables:
-            writer = Writer(table)
-            columns = tuple(c for c in captured_columns(table) if c.type.name != "counter")
-            twins = tuple(table.by_name[twin_of(column.name)] for column in columns)
-            for row in read_table(client, table, Wanted((*columns, *twins), ttls=True)):
-                cells = {cell.column: cell for cell in row.cells}
-                for name in [column.name for column in columns]:
-                    cell, twin = cells.get(name), cells.get(twin_of(name))
-                    operation = None if cell is None else _decided(cell, twin, overlap, by_value=by_value)
-                    upkeep.write(_care(table, row, cell, twin, operation, overlap.upto, by_value=by_value))
-                    if cell is not None and operation is not None:
-                        delta = writer.delta(operation, row.key, row.clustering, cell)
-                        if by_value and operation is Operation.UPD and twin is not None:
-                            delta = replace(delta, previous=writer.value(name, twin.value))
-                        yield from overlap.new(delta)
+    upkeep = Lines(cycle.kept, UPKEEP)
+    for table in tables:
+        writer = Writer(table)
+        columns = tuple(c for c in captured_columns(table) if c.type.name != "counter")
+        twins = tuple(table.by_name[twin_of(column.name)] for column in columns)
+        for row in read_table(client, table, Wanted((*columns, *twins), ttls=True)):
+            cells = {cell.column: cell for cell in row.cells}
+            for name in [column.name for column in columns]:
+                cell, twin = cells.get(name), cells.get(twin_of(name))
+                operation = None if cell is None else _decided(cell, twin, overlap, by_value=by_value)
+                care = _care(table, row, cell, twin, operation, overlap.upto, by_value=by_value)
+                if care:
+                    upkeep.write(care)
+                if cell is not None and operation is not None:
+                    delta = writer.delta(operation, row.key, row.clustering, cell)
+                    if by_value and operation is Operation.UPD and twin is not None:
+                        delta = replace(delta, previous=writer.value(name, twin.value))
+                    yield from overlap.new(delta)
+    upkeep.close()
     overlap.close()
 
 
@@ -144,12 +147,12 @@ def _decided(cell: Cell, twin: Cell | None, overlap: Overlap, *, by_value: bool)
 def _line(table: TableSchema, row: SnapshotRow, column: str, value: bytes | None, time: int, ttl: int | None) -> str:
     place = [part.hex() for part in row.key]
     place += [(part or b"").hex() for part in row.clustering or ()]
-    return json.dumps([table.name, column, place, None if value is None else value.hex(), time, ttl]) + "\n"
+    return json.dumps([table.name, column, place, None if value is None else value.hex(), time, ttl])
 
 
-def _upkeep(path: Path, tables: list[TableSchema]) -> Iterator[tuple[str, list[bytes | None]]]:
+def _upkeep(lines: Iterable[str], tables: list[TableSchema]) -> Iterator[tuple[str, list[bytes | None]]]:
     by_name = {table.name: table for table in tables}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in lines:
         name, column, place, value, time, ttl = json.loads(line)
         row = [bytes.fromhex(part) for part in place]
         if value is None:

@@ -1,6 +1,6 @@
 """Capture by the full log: every mutation is held against the cells before it, which tells insert from update.
 
-Cells are kept with their timestamps in a file of runnel's own, so the server's segments can go. A write that loses to a newer
+Cells are kept with their timestamps in the state, so the server's segments can go. A write that loses to a newer
 one, or comes again from another replica, changes nothing and is not told. What expires is a delete at its time; a collection
 that loses an element is updated then. What was told to have expired is kept as deleted, so that it is not told again.
 
@@ -9,7 +9,6 @@ The deletes of rows, ranges and keys in a mutation are told before its values, a
 
 from __future__ import annotations
 
-import shutil
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,11 +32,12 @@ from runnel.connectors.cassandra.cells.single_row import Row, row_at, unproven
 from runnel.connectors.cassandra.schema.tables import ColumnSchema
 from runnel.connectors.cassandra.schema.twins import PREFIX, captured_columns, is_twin
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
+from runnel.connectors.cassandra.techniques.captured_cells import CapturedCells
 from runnel.connectors.cassandra.techniques.clock import MICROSECONDS, Clock
 from runnel.connectors.cassandra.techniques.expiring import covers
-from runnel.connectors.cassandra.techniques.kept_cells import CellStore
 from runnel.connectors.cassandra.techniques.log_deltas import COARSE, Teller
 from runnel.connectors.cassandra.values.text import decoded_text
+from runnel.connectors.deltas.kept import leave_lines, lines_left
 from runnel.connectors.deltas.model import Delta, Operation
 from runnel.connectors.deltas.technique import Abilities
 from runnel.errors import UsageError
@@ -51,7 +51,8 @@ if TYPE_CHECKING:
     from runnel.connectors.cassandra.schema.tables import TableSchema
     from runnel.connectors.deltas.technique import Cycle, Position
 
-CELLS = "cells.sqlite"
+ASKED = "asked"
+"""Under which it is kept when the server was last asked for rows of which only the snapshot told."""
 ABILITIES = Abilities(
     "log",
     (Operation.INS, Operation.UPD, Operation.DEL),
@@ -78,47 +79,46 @@ class LogFull:
 
     def read(self, cycle: Cycle) -> Iterator[Delta]:
         """Give a delta per mutation and column, in the order of the log; a first cycle tells what is there."""
-        if cycle.before is not None or cycle.after is None:
+        if not cycle.once:
             self._logs.hold(cycle.after or cycle.upto)
-        if cycle.before is not None and (cycle.before / CELLS).exists():
-            shutil.copyfile(cycle.before / CELLS, cycle.kept / CELLS)
-        store = CellStore(cycle.kept / CELLS, self._logs.table)
-        try:
-            if cycle.after is not None and cycle.before is None:
-                self._trace_back(store, cycle)
-            if cycle.after is None and self._client is not None:
-                yield from self._snapshot(store, self._client, int(cycle.upto["time"]))
-            else:
-                yield from self._window(store, cycle)
-            store.save(cycle.upto)
-        finally:
-            store.close()
+        store = CapturedCells(cycle, self._logs.table)
+        if cycle.after is not None and cycle.once:
+            self._trace_back(store, cycle)
+        if cycle.after is None and self._client is not None:
+            leave_lines(cycle.kept, ASKED, [str(cycle.upto["time"])])
+            yield from self._snapshot(store, self._client, int(cycle.upto["time"]))
+        else:
+            yield from self._window(store, cycle)
+        store.save()
 
-    def _window(self, store: CellStore, cycle: Cycle) -> Iterator[Delta]:
+    def _window(self, store: CapturedCells, cycle: Cycle) -> Iterator[Delta]:
         now = int(cycle.upto["time"])
         clock = Clock(int((cycle.after or {}).get("time", 0)), now)
-        for mutation in self._logs.mutations(cycle, drops=True):
+        for mutation in store.batches(self._logs.mutations(cycle, drops=True)):
             yield from self._mutation(store, mutation, clock)
-        for table, key, state in store.expiring(now):
-            yield from self._expire(store, table, key, state, now)
+        for table, key, state in store.expiring():
+            yield from self._expire(table, key, state, now)
             store.changed(table, key)
         if self._client is not None:
-            yield from self._gone(store, self._client, now)
+            asked = max((int(line) for line in lines_left(cycle.kept, ASKED)), default=0)
+            is_due = now - asked >= int(self._client.settings.recheck)
+            leave_lines(cycle.kept, ASKED, [str(now if is_due else asked)])
+            if is_due:
+                yield from self._gone(store, self._client, now)
 
-    def _gone(self, store: CellStore, client: Client, now: int) -> Iterator[Delta]:
-        """Tell the rows without values that the server has no more; those seen less than `recheck` ago are not asked for."""
-        for table, keys in store.doubtful(now - int(client.settings.recheck)):
-            doubtful = {key: set(unproven(store.get(table, key), table, now)) for key in keys}
-            gone = gone_rows(client, table, doubtful)
-            store.seen_again(table, (key for key in keys if key not in gone), now)
-            for key, places in gone.items():
+    def _gone(self, store: CapturedCells, client: Client, now: int) -> Iterator[Delta]:
+        """Tell the rows without values that the server has no more."""
+        for table, keys in store.doubtful():
+            found = {key: set(unproven(store.get(table, key), table, now)) for key in keys}
+            doubtful = {key: places for key, places in found.items() if places}
+            for key, places in gone_rows(client, table, doubtful).items() if doubtful else ():
                 state = store.get(table, key)
                 for place in places:
                     state.rows[place].liveness = None
                     yield self._row_delete(table, key, place, now * MICROSECONDS)
                 store.changed(table, key)
 
-    def _trace_back(self, store: CellStore, cycle: Cycle) -> None:
+    def _trace_back(self, store: CapturedCells, cycle: Cycle) -> None:
         """Learn from the whole log what was before a position that somebody asks from; a live log has lost its beginning."""
         after = cycle.after or {}
         if self._client is not None or "hosts" not in after:
@@ -138,12 +138,12 @@ class LogFull:
         """Close the connection, if there is one."""
         self._logs.close()
 
-    def _snapshot(self, store: CellStore, client: Client, now: int) -> Iterator[Delta]:
+    def _snapshot(self, store: CapturedCells, client: Client, now: int) -> Iterator[Delta]:
         for table in client.chosen_tables():
             writer = self._teller.writer(table)
             for row in read_table(client, table, Wanted(captured_columns(table), ttls=True)):
                 key = partition_key(table, row.key)
-                merge(store.get(table, key), seed(table, row, now))
+                merge(store.first(table, key), seed(table, row, now))
                 store.changed(table, key)
                 for cell in row.cells:
                     yield writer.delta(Operation.INS, row.key, row.clustering, cell)
@@ -151,7 +151,7 @@ class LogFull:
                     place = (table.keyspace, table.name, writer.key(row.key), writer.cluster(row.clustering))
                     yield Delta(Operation.INS, *place, "", "", row=True)
 
-    def _mutation(self, store: CellStore, mutation: Mutation, clock: Clock) -> Iterator[Delta]:
+    def _mutation(self, store: CapturedCells, mutation: Mutation, clock: Clock) -> Iterator[Delta]:
         at = clock.of(mutation.changes)
         by_partition: dict[tuple[int, bytes], list[ChangeTuple]] = {}
         for change in mutation.changes:
@@ -164,7 +164,7 @@ class LogFull:
         for (_, key), added in by_partition.items():
             table = added[0][1]
             state = store.get(table, key)
-            yield from self._expire(store, table, key, state, at)
+            yield from self._expire(table, key, state, at)
             for change in added:
                 if change[0] in COARSE:
                     yield from self._delete(table, state, Change(*change), at)
@@ -258,12 +258,9 @@ class LogFull:
             else:
                 yield Delta(Operation.UPD, *at, column.name, decoded_text(column.type, new), time, previous)
 
-    def _expire(
-        self, store: CellStore, table: TableSchema, key: bytes, state: PartitionState, upto: int
-    ) -> Iterator[Delta]:
+    def _expire(self, table: TableSchema, key: bytes, state: PartitionState, upto: int) -> Iterator[Delta]:
         """Tell what has expired in a partition up to a second, each at its time."""
-        seen = store.seen(table, key)  # by an earlier release, which did not bury what it had told
-        moment = next_expiry(state, seen)
+        moment = next_expiry(state, 0)
         while moment is not None and moment <= upto:
             time = moment * MICROSECONDS
             for place, row in state.rows.items():
@@ -276,21 +273,21 @@ class LogFull:
                 if place is not None and now is None and all(was[column.name] is None for column in table.regular):
                     yield replace(self._row_delete(table, key, place, time), ttl=ttls.get(""))
             _bury(state, moment)
-            moment = next_expiry(state, seen)
+            moment = next_expiry(state, 0)
 
     def _row_delete(self, table: TableSchema, key: bytes, clustering: Clustering, time: int) -> Delta:
         """Tell the end of a row that has nothing but its key."""
         place = (table, key, clustering, None, None, None, time, 0, 0)
         return self._teller.coarse(Change(cells.ROW_DELETE, *place))
 
-    def _truncate(self, store: CellStore, change: Change, at: int) -> Iterator[Delta]:
+    def _truncate(self, store: CapturedCells, change: Change, at: int) -> Iterator[Delta]:
         """Tell the keys that a TRUNCATE took, which is dated after all they had: it does not go by write times."""
         table = change.table
         writer, exactly = self._teller.writer(table), len(self._logs.nodes) == 1
         before: dict[bytes, tuple[int, dict[Clustering | None, Row | None]]] = {}
         for key in store.keys(table):
             state = store.get(table, key)
-            yield from self._expire(store, table, key, state, at)
+            yield from self._expire(table, key, state, at)
             if rows(state, table, at):
                 places = {place: row_at(state, table, place, at) for place in state.rows} if self._expand else {}
                 before[key] = (_newest(state, table) if exactly else 0, places)
@@ -306,7 +303,7 @@ class LogFull:
                     now = row_at(state, table, at_row, at)
                     yield from self._losses(table, state, at_row, (was, now or {}), time)
 
-    def _drop_column(self, store: CellStore, change: Change, at: int) -> Iterator[Delta]:
+    def _drop_column(self, store: CapturedCells, change: Change, at: int) -> Iterator[Delta]:
         """Tell the values that went with their column."""
         table, name = change.table, change.column or ""
         type_ = table.type_of(name)

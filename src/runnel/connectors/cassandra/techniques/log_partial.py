@@ -16,6 +16,7 @@ from runnel.connectors.cassandra.cells import Change
 from runnel.connectors.cassandra.techniques.clock import MICROSECONDS
 from runnel.connectors.cassandra.techniques.expiring import Expiring
 from runnel.connectors.cassandra.techniques.log_deltas import Teller
+from runnel.connectors.deltas.kept import leave_lines, lines_left
 from runnel.connectors.deltas.model import Operation
 from runnel.connectors.deltas.technique import Abilities
 
@@ -27,8 +28,8 @@ if TYPE_CHECKING:
     from runnel.connectors.deltas.model import Delta
     from runnel.connectors.deltas.technique import Cycle, Position
 
-EXPIRING = "waiting.json"
-TOLD = "told.json"
+EXPIRING = "waiting"
+TOLD = "told"
 REMEMBERED_SECONDS = 3600
 """How long a mutation is remembered that may come again from another node."""
 ABILITIES = Abilities(
@@ -55,7 +56,7 @@ class LogPartial:
 
     def read(self, cycle: Cycle) -> Iterator[Delta]:
         """Give a delta per mutation and column, in the order of the log, then what has expired meanwhile."""
-        if cycle.before is not None or cycle.after is None:
+        if not cycle.once:
             self._logs.hold(cycle.after or {})
         teller = Teller()
         told = _loaded(cycle, TOLD) if len(self._logs.nodes) > 1 else {}
@@ -96,9 +97,8 @@ def _mark(change: cells.ChangeTuple) -> str:
 
 
 def _loaded(cycle: Cycle, name: str) -> dict[str, Any]:
-    path = None if cycle.before is None else cycle.before / name
-    return {} if path is None or not path.exists() else dict(json.loads(path.read_text(encoding="utf-8")))
+    return dict(map(json.loads, lines_left(cycle.kept, name)))
 
 
 def _keep(cycle: Cycle, name: str, values: dict[str, Any]) -> None:
-    (cycle.kept / name).write_text(json.dumps(values), encoding="utf-8")
+    leave_lines(cycle.kept, name, map(json.dumps, values.items()))

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from runnel.connectors.cassandra.schema.twins import captured_columns
 from runnel.connectors.cassandra.snapshot import Wanted, read_table
 from runnel.connectors.cassandra.techniques.writing import Writer
+from runnel.connectors.deltas.kept import Lines, lines_left
 from runnel.connectors.deltas.model import Operation
 from runnel.connectors.deltas.technique import WRITE_TIMES, Abilities, Position, after_time, clock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from runnel.connectors.cassandra.client import Client
     from runnel.connectors.cassandra.schema.tables import TableSchema
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from runnel.connectors.deltas.technique import Cycle
 
 MICROSECONDS = 1_000_000
-RECENT = "recent.jsonl"
+RECENT = "recent"
 ABILITIES = Abilities(
     "scan",
     (Operation.UPS,),
@@ -73,11 +73,13 @@ class Overlap:
         width = int(seconds * MICROSECONDS)
         self.begin, self.upto = after_time(cycle), int(cycle.upto["time"])
         self.after = max(-(2**63), self.begin - width)
-        self._told = set(_lines(cycle.before / RECENT)) if cycle.before is not None else set()
+        self._told = set(lines_left(cycle.kept, RECENT))
         self._from = self.upto - width
-        self._recent = (cycle.kept / RECENT).open("w", encoding="utf-8") if width else None
+        self._recent = Lines(cycle.kept, RECENT) if width else None
         if self._recent is not None:
-            self._recent.writelines(f"{line}\n" for line in self._told if json.loads(line)[-1] > self._from)
+            for line in self._told:
+                if json.loads(line)[-1] > self._from:
+                    self._recent.write(line)
 
     def new(self, delta: Delta) -> Iterator[Delta]:
         """Give the delta unless it was told before."""
@@ -85,15 +87,10 @@ class Overlap:
         if line in self._told:
             return
         if self._recent is not None and delta.time is not None and delta.time > self._from:
-            self._recent.write(line + "\n")
+            self._recent.write(line)
         yield delta
 
     def close(self) -> None:
         """Keep what was told, for the next cycle."""
         if self._recent is not None:
             self._recent.close()
-
-
-def _lines(path: Path) -> Iterator[str]:
-    if path.exists():
-        yield from path.read_text(encoding="utf-8").splitlines()

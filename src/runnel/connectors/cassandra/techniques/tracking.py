@@ -24,20 +24,20 @@ from runnel.connectors.cassandra.techniques.journal import OLD, old_name, read_j
 from runnel.connectors.cassandra.techniques.triggers import check_trigger
 from runnel.connectors.cassandra.techniques.writing import Writer
 from runnel.connectors.cassandra.values.types import quoted
+from runnel.connectors.deltas.kept import Lines, lines_left
 from runnel.connectors.deltas.model import Delta, Operation
 from runnel.connectors.deltas.technique import Abilities, NetEffect, Position, after_time, clock
 from runnel.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-    from pathlib import Path
 
     from runnel.connectors.cassandra.client import Client
     from runnel.connectors.cassandra.schema.tables import TableSchema
     from runnel.connectors.cassandra.techniques.journal import Page
     from runnel.connectors.deltas.technique import Cycle
 
-UPKEEP = "tracked.jsonl"
+UPKEEP = "tracked"
 LATE_MICROSECONDS = 3_600_000_000
 """How late a page may come: what was told is removed from the journal, so what is left there was not told yet."""
 _LONG = struct.Struct(">q")
@@ -77,17 +77,20 @@ class Tracking:
     def read(self, cycle: Cycle) -> Iterator[Delta]:
         """Give the net change of each column that the journal speaks of."""
         after = max(0, after_time(cycle) - LATE_MICROSECONDS)
-        with (cycle.kept / UPKEEP).open("w", encoding="utf-8") as upkeep:
-            for table in self._tables:
-                pages = sorted(
-                    read_journal(self._client, table, after, int(cycle.upto["time"])),
-                    key=lambda page: (page.key, page.time, page.deletes, page.at),
-                )
-                for key, of_key in groupby(pages, key=lambda page: page.key):
-                    tracked = self._tracked(table, key, list(of_key))
-                    upkeep.writelines(f"{json.dumps(line)}\n" for line in tracked.upkeep())
-                    yield from tracked.deltas()
-                upkeep.writelines(f"{json.dumps(['page', table.name, p.shard, p.at.hex()])}\n" for p in pages)
+        upkeep = Lines(cycle.kept, UPKEEP)
+        for table in self._tables:
+            pages = sorted(
+                read_journal(self._client, table, after, int(cycle.upto["time"])),
+                key=lambda page: (page.key, page.time, page.deletes, page.at),
+            )
+            for key, of_key in groupby(pages, key=lambda page: page.key):
+                tracked = self._tracked(table, key, list(of_key))
+                for line in tracked.upkeep():
+                    upkeep.write(json.dumps(line))
+                yield from tracked.deltas()
+            for page in pages:
+                upkeep.write(json.dumps(["page", table.name, page.shard, page.at.hex()]))
+        upkeep.close()
 
     def _tracked(self, table: TableSchema, key: bytes, pages: list[Page]) -> _Partition:
         parts = table.key_parts(key)
@@ -109,7 +112,7 @@ class Tracking:
     def settle(self, cycle: Cycle) -> None:
         """Make what was told the old values, and remove it from the journal."""
         tables = {table.name: table for table in self._tables}
-        self._client.write(_upkeep(cycle.kept / UPKEEP, tables))
+        self._client.write(_upkeep(lines_left(cycle.kept, UPKEEP), tables))
 
     def close(self) -> None:
         """Close the connection."""
@@ -216,9 +219,9 @@ def _remove_old(table: TableSchema, column: str) -> str:
     return f"DELETE {quoted(column)} FROM {old_name(table)} USING TIMESTAMP ? WHERE {where(table, static=static)}"
 
 
-def _upkeep(path: Path, tables: dict[str, TableSchema]) -> Iterator[tuple[str, list[bytes | None]]]:
+def _upkeep(told: Iterable[str], tables: dict[str, TableSchema]) -> Iterator[tuple[str, list[bytes | None]]]:
     """Give the writes of a window, which may be done twice."""
-    lines: Iterable[list[Any]] = map(json.loads, path.read_text(encoding="utf-8").splitlines())
+    lines: Iterable[list[Any]] = map(json.loads, told)
     for kind, table, *rest in lines:
         if kind == "page":
             yield remove_page(tables[table]), [_INT.pack(rest[0]), bytes.fromhex(rest[1])]
