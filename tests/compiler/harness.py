@@ -374,12 +374,12 @@ class Maintained:
         columns = ", ".join(quote(c.name) for c in step.target.columns)
         shown, by = identical(step.target.columns)
         sql = (
-            f"SELECT {shown}, sum(`{WEIGHT}`) AS `{WEIGHT}` FROM (SELECT {columns}, `{WEIGHT}` FROM `fresh` UNION ALL "
-            f"SELECT {columns}, -`{WEIGHT}` AS `{WEIGHT}` FROM `kept`) GROUP BY {by} HAVING sum(`{WEIGHT}`) <> 0"
+            f"SELECT {shown}, sum(`{WEIGHT}`) AS `{WEIGHT}` FROM (SELECT {columns}, `{WEIGHT}` FROM `~fresh` UNION ALL "
+            f"SELECT {columns}, -`{WEIGHT}` AS `{WEIGHT}` FROM `~kept`) GROUP BY {by} HAVING sum(`{WEIGHT}`) <> 0"
         )
         shape = signed(step.target.columns)
         return self.engine.rows(
-            sql, {"fresh": Rows(fresh, shape), "kept": Rows(self.stored[step.target.name], shape)}, shape
+            sql, {"~fresh": Rows(fresh, shape), "~kept": Rows(self.stored[step.target.name], shape)}, shape
         )
 
     def _run(self, sql: str, reads: Iterable[tuple[str, Role]], target: Relation) -> pa.Table:

@@ -11,11 +11,16 @@ import pyarrow.parquet as pq
 import pytest
 
 import runnel
+from runnel.connectors.base import OP
 from runnel.connectors.files import source as files_source
+from runnel.engine.base import Rows
 from runnel.engine.driver import Driver
 from runnel.engine.duckdb import DuckDbEngine
 from runnel.engine.spark import SparkEngine
 from runnel.errors import RunnelError
+from runnel.model import types
+from runnel.model.relation import Column, Kind, Relation
+from runnel.pipeline.large_reads import CHANGES, PART, ROW, missing_sql
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -206,3 +211,54 @@ def test_an_error_of_a_task_names_file_and_line(tmp_path: Path, spark_engine: Sp
         write(project.folder, "bag/1.jsonl", {"g": "a", "x": 1.0}, {"g": "b", "x": "no number"})
         with pytest.raises(RunnelError, match=r"RUNNEL-FILES-\w+.*bag/1\.jsonl:2"):
             project.run(once=True)
+
+
+def put(row: dict[str, Any]) -> dict[str, Any]:
+    return {"op": "u", "before": None, "after": row}
+
+
+def gone(key: int) -> dict[str, Any]:
+    return {"op": "d", "before": {"changes": key, "stored": 1}, "after": None}
+
+
+@pytest.mark.parametrize("engine_name", ["duckdb", pytest.param("spark", marks=pytest.mark.spark)])
+def test_columns_may_be_called_like_anything_in_the_text_of_a_large_read(
+    engine_name: str, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine: Any = ByTasks(threads=1)
+    if engine_name == "spark":
+        engine = request.getfixturevalue("spark_engine")
+        monkeypatch.setattr(engine, "driver", Driver(0))
+    columns = "changes BIGINT, stored BIGINT, now STRING, touched STRUCT<stored: BIGINT, now: STRING>, rows_now STRING"
+    settings = SETTINGS.partition("schema")[0]
+    (tmp_path / "feed" / "t").mkdir(parents=True)
+    (tmp_path / "runnel.toml").write_text(f'{settings}schema = {{ t = "{columns}, PRIMARY KEY (changes, stored)" }}\n')
+    rows = [
+        {"changes": at, "stored": 1, "now": f"n{at}", "touched": {"stored": at, "now": "x"}, "rows_now": "c"}
+        for at in range(5)
+    ]
+    changes = [{**rows[1], "now": "other"}, {**rows[3], "rows_now": None}]
+    project = runnel.open(tmp_path, engine=engine)
+    try:
+        write(tmp_path, "t/1.jsonl", *(put(row) for row in rows))
+        project.run(once=True)
+        write(tmp_path, "t/2.jsonl", put(changes[0]), gone(2), put(changes[1]))
+        project.run(once=True)
+        found = sorted(project.table("s.t").to_pylist(), key=lambda row: row["changes"])
+        assert found == [rows[0], *changes, rows[4]]
+        assert list(reads_of(project)) == ["spark"]
+        write(tmp_path, "t/3.jsonl", gone(77))
+        with pytest.raises(RunnelError, match=r"RUNNEL-KEY-MISSING.*changes=77"):
+            project.run(once=True)
+    finally:
+        project.runtime.lake.close()
+
+
+def test_a_key_may_be_called_like_the_change_before() -> None:
+    """Such a table cannot come as envelopes; other stores have it."""
+    relation = Relation("t", Kind.TABLE, (Column("before", types.BIGINT),), ("before",))
+    shape = (*relation.columns, Column(OP, types.STRING), Column(PART, types.BIGINT), Column(ROW, types.BIGINT))
+    given = [{"before": key, OP: "delete", PART: 0, ROW: row} for row, key in enumerate([1, 2])]
+    stored = Rows(pa.table({"before": [1], "_weight": [1]}), (*relation.columns, Column("_weight", types.BIGINT)))
+    inputs = {CHANGES: Rows(pa.Table.from_pylist(given), shape), "t__stored_old": stored}
+    assert DuckDbEngine(threads=1).rows(missing_sql(relation), inputs).to_pylist() == [{"before": 2}]

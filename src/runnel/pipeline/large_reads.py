@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
 PART, ROW, GIVEN = "_runnel_part", "_runnel_row", "_runnel_given"
 CHANGES = "~changes"
+# Aliases begin so too: columns may be called like anything else, and `stored.id` could be the field of a column.
 MOVE = "move"
 """An update of some columns of a row that had another key: what it leaves out is where that key was, so order matters."""
 PLACE = (
@@ -210,7 +211,7 @@ def _listed(relation: Relation) -> str:
 
 
 def _same_key(relation: Relation, one: str, other: str) -> str:
-    return " AND ".join(f"{one}.{quote(k)} <=> {other}.{quote(k)}" for k in relation.key)
+    return " AND ".join(f"`~{one}`.{quote(k)} <=> `~{other}`.{quote(k)}" for k in relation.key)
 
 
 def signed_sql(relation: Relation, *, netted: bool) -> str:
@@ -228,7 +229,7 @@ def upserted_rows(relation: Relation) -> str:
     return (
         f"SELECT {_listed(relation)} FROM (\n"
         f"SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY `{PART}` DESC, `{ROW}` DESC) AS `{ROW}_back`"
-        f" FROM `{CHANGES}`\n) AS changes WHERE `{ROW}_back` = 1 AND `{OP}` = 'upsert'"
+        f" FROM `{CHANGES}`\n) AS `~change` WHERE `{ROW}_back` = 1 AND `{OP}` = 'upsert'"
     )
 
 
@@ -245,28 +246,28 @@ def updated_rows(relation: Relation) -> str:
     placed = f"SELECT *, `{PART}` * {1 << 40} + `{ROW}` AS `{ROW}_at` FROM `{CHANGES}`"
     split = (
         f"SELECT *, max(CASE WHEN `{GIVEN}` IS NULL THEN `{ROW}_at` ELSE -1 END) {by_key} AS `{whole}`,"
-        f" max(`{ROW}_at`) {by_key} AS `{last}` FROM (\n{placed}\n) AS placed"
+        f" max(`{ROW}_at`) {by_key} AS `{last}` FROM (\n{placed}\n) AS `~placed`"
     )
     sets = [
         f"max(CASE WHEN `{ROW}_at` >= `{whole}` AND (`{GIVEN}` IS NULL OR substring(`{GIVEN}`, {at + 1}, 1) = '1')"
         f" THEN `{ROW}_at` END) {by_key} AS `{ROW}_{at}`"
         for at, _ in others
     ]
-    found = f"SELECT {', '.join(['*', *sets])} FROM (\n{split}\n) AS split"
+    found = f"SELECT {', '.join(['*', *sets])} FROM (\n{split}\n) AS `~split`"
     values = [
         f"max(CASE WHEN `{ROW}_at` = `{ROW}_{at}` THEN {quote(name)} END) AS {quote(name)}, max(`{ROW}_{at}`) AS `{ROW}_{at}`"
         for at, name in others
     ]
     ends = f"max(`{whole}`) AS `{whole}`, max(CASE WHEN `{ROW}_at` = `{last}` THEN `{OP}` END) AS `{OP}`"
-    keyed = f"SELECT {', '.join([keys, ends, *values])} FROM (\n{found}\n) AS found GROUP BY {keys}"
+    keyed = f"SELECT {', '.join([keys, ends, *values])} FROM (\n{found}\n) AS `~found` GROUP BY {keys}"
     columns = {
-        name: f"CASE WHEN now.`{ROW}_{at}` IS NULL THEN stored.{quote(name)} ELSE now.{quote(name)} END AS {quote(name)}"
+        name: f"CASE WHEN `~now`.`{ROW}_{at}` IS NULL THEN `~stored`.{quote(name)} ELSE `~now`.{quote(name)} END AS {quote(name)}"
         for at, name in others
     }
-    listed = ", ".join(columns.get(c.name, f"now.{quote(c.name)}") for c in relation.columns)
+    listed = ", ".join(columns.get(c.name, f"`~now`.{quote(c.name)}") for c in relation.columns)
     return (
-        f"SELECT {listed} FROM (\n{keyed}\n) AS now LEFT JOIN (\n{_standing(relation, old)}\n) AS stored"
-        f" ON {_same_key(relation, 'stored', 'now')} WHERE now.`{OP}` IN ('upsert', 'update')"
+        f"SELECT {listed} FROM (\n{keyed}\n) AS `~now` LEFT JOIN (\n{_standing(relation, old)}\n) AS `~stored`"
+        f" ON {_same_key(relation, 'stored', 'now')} WHERE `~now`.`{OP}` IN ('upsert', 'update')"
     )
 
 
@@ -275,7 +276,7 @@ def _standing(relation: Relation, old: str) -> str:
     keys = ", ".join(quote(k) for k in relation.key)
     shown, by = identical(relation.columns)
     return (
-        f"SELECT {shown} FROM {old} AS stored LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS touched"
+        f"SELECT {shown} FROM {old} AS `~stored` LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS `~touched`"
         f" ON {_same_key(relation, 'stored', 'touched')} GROUP BY {by} HAVING sum(`{WEIGHT}`) > 0"
     )
 
@@ -288,10 +289,10 @@ def keyed_sql(relation: Relation, rows: str) -> str:
     keys = ", ".join(quote(k) for k in relation.key)
     return (
         f"SELECT {shown}, {total} AS `{WEIGHT}` FROM (\n"
-        f"SELECT {_listed(relation)}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{rows}\n) AS rows_now\nUNION ALL\n"
-        f"SELECT {', '.join(f'stored.{quote(c.name)}' for c in relation.columns)}, -stored.`{WEIGHT}` AS `{WEIGHT}`"
-        f" FROM {old} AS stored LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS touched"
-        f" ON {_same_key(relation, 'stored', 'touched')}\n) AS both_sides GROUP BY {by} HAVING {total} <> 0"
+        f"SELECT {_listed(relation)}, CAST(1 AS BIGINT) AS `{WEIGHT}` FROM (\n{rows}\n) AS `~rows_now`\nUNION ALL\n"
+        f"SELECT {', '.join(f'`~stored`.{quote(c.name)}' for c in relation.columns)}, -`~stored`.`{WEIGHT}` AS `{WEIGHT}`"
+        f" FROM {old} AS `~stored` LEFT SEMI JOIN (SELECT DISTINCT {keys} FROM `{CHANGES}`) AS `~touched`"
+        f" ON {_same_key(relation, 'stored', 'touched')}\n) AS `~both_sides` GROUP BY {by} HAVING {total} <> 0"
     )
 
 
@@ -299,7 +300,7 @@ def _refuse_wrong(runtime: Runtime, staged: Staged, inputs: Mapping[str, Input])
     """Raise for the first change that cannot have happened to the table as it is stored."""
     relation = staged.relation
     if staged.keyed:
-        found = runtime.engine.rows(_missing_sql(relation), inputs).to_pylist()
+        found = runtime.engine.rows(missing_sql(relation), inputs).to_pylist()
         if found:
             raise _wrong(relation, "RUNNEL-KEY-MISSING", f"the key {_short(found[0])} is not there", "insert it first")
         return
@@ -315,16 +316,16 @@ def _refuse_wrong(runtime: Runtime, staged: Staged, inputs: Mapping[str, Input])
             raise _wrong(relation, "RUNNEL-KEY-DUPLICATE", said, "delete the old row in the same step")
 
 
-def _missing_sql(relation: Relation) -> str:
+def missing_sql(relation: Relation) -> str:
     """Give a key that is deleted or updated although nothing has it: not before the range, and not from a change before in it."""
     keys = ", ".join(quote(k) for k in relation.key)
     old = role_name(relation.name, "stored_old")
     return (
         f"SELECT {keys} FROM (SELECT {keys}, `{OP}`, lag(`{OP}`) OVER (PARTITION BY {keys} ORDER BY `{PART}`, `{ROW}`)"
-        f" AS before FROM `{CHANGES}`) AS changes WHERE `{OP}` IN ('delete', 'update') AND"
-        f" (before IN ('delete', 'remove') OR (before IS NULL AND"
-        f" NOT EXISTS (SELECT 1 FROM (SELECT {keys} FROM {old} GROUP BY {keys} HAVING sum(`{WEIGHT}`) > 0) AS stored"
-        f" WHERE {_same_key(relation, 'stored', 'changes')}))) LIMIT 1"
+        f" AS `{ROW}_before` FROM `{CHANGES}`) AS `~change` WHERE `{OP}` IN ('delete', 'update') AND"
+        f" (`{ROW}_before` IN ('delete', 'remove') OR (`{ROW}_before` IS NULL AND"
+        f" NOT EXISTS (SELECT 1 FROM (SELECT {keys} FROM {old} GROUP BY {keys} HAVING sum(`{WEIGHT}`) > 0) AS `~stored`"
+        f" WHERE {_same_key(relation, 'stored', 'change')}))) LIMIT 1"
     )
 
 
@@ -336,7 +337,7 @@ def _negative_sql(relation: Relation) -> str:
     touched = f"GROUP BY {by} HAVING {total} < 0 AND count(`{OP}`) > 0"
     return (
         f"SELECT {shown} FROM (SELECT {listed}, `{WEIGHT}`, 'new' AS `{OP}` FROM `{CHANGES}` UNION ALL"
-        f" SELECT {listed}, `{WEIGHT}`, NULL AS `{OP}` FROM {old}) AS both_sides {touched} LIMIT 1"
+        f" SELECT {listed}, `{WEIGHT}`, NULL AS `{OP}` FROM {old}) AS `~both_sides` {touched} LIMIT 1"
     )
 
 
@@ -346,7 +347,7 @@ def _twice_sql(relation: Relation) -> str:
     old = role_name(relation.name, "stored_old")
     return (
         f"SELECT {keys} FROM (SELECT {keys}, `{WEIGHT}`, 'new' AS `{OP}` FROM `{CHANGES}` UNION ALL"
-        f" SELECT {keys}, `{WEIGHT}`, NULL AS `{OP}` FROM {old}) AS both_sides"
+        f" SELECT {keys}, `{WEIGHT}`, NULL AS `{OP}` FROM {old}) AS `~both_sides`"
         f" GROUP BY {keys} HAVING sum(`{WEIGHT}`) > 1 AND count(`{OP}`) > 0 LIMIT 1"
     )
 
