@@ -12,6 +12,7 @@ import pytest
 
 import runnel
 from runnel.engine.counts import counting
+from runnel.engine.driver import Driver
 from runnel.engine.spark import SparkEngine
 from runnel.errors import RunnelError
 from runnel.model import types
@@ -120,6 +121,24 @@ def test_an_engine_gets_ready_beside_other_work_and_may_be_closed_meanwhile(spar
         engine.close()
         assert not engine.ready
     assert spark_engine.session.sql("SELECT 1 AS one").collect()[0]["one"] == 1
+
+
+@pytest.mark.parametrize("changes", [0, 1000])
+def test_wide_decimals_are_taken_away_to_the_last_digit(spark_engine: SparkEngine, changes: int) -> None:
+    engine = SparkEngine(spark_engine.session, driver=Driver(changes=changes))
+    wide, least = "-12345678901234567890.123456789012345678", "0.000000000000000001"
+    with runnel.memory(engine=engine) as project:
+        project.create_table("t", "id INT, d DECIMAL(38,18)", key=["id"])
+        project.create_view("total", "SELECT sum(d) AS s, count(*) AS n FROM t")
+        project.create_view("negative", "SELECT id, -d AS n FROM t")
+        project.sql(f"INSERT INTO t VALUES (1, {wide}), (2, {least})")
+        project.sql(f"UPDATE t SET d = {least} WHERE id = 1")
+        assert project.view("total").to_pylist() == [{"s": 2 * Decimal(least), "n": 2}]
+        project.sql(f"UPDATE t SET d = {wide} WHERE id = 2")
+        assert project.view("total").to_pylist() == [{"s": Decimal("-12345678901234567890.123456789012345677"), "n": 2}]
+        project.refresh("total", full=True)  # stores the difference between nothing and nothing
+        assert project.view("total").to_pylist() == [{"s": Decimal("-12345678901234567890.123456789012345677"), "n": 2}]
+        assert [report.ok for report in project.verify_all()] == [True, True]
 
 
 def test_a_row_that_breaks_a_view_stops_only_that_view(project: Project) -> None:

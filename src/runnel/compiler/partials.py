@@ -14,6 +14,7 @@ from runnel.compiler import moments
 from runnel.compiler.emit import quoted
 from runnel.compiler.sums import TIMES, Across, Band, Partial, Value
 from runnel.model import types
+from runnel.model.negative import negative
 from runnel.model.relation import WEIGHT
 from runnel.model.types import BIGINT, Decimal, Type
 
@@ -89,7 +90,8 @@ def _decimal_sum(argument: str, type_: Decimal) -> Partial:
     unit = f"CAST({10**upper} AS DECIMAL({upper + 1},0))"
     high = f"CAST(CAST({a} div {unit} AS DECIMAL(19,0)) * {TIMES} * {unit} AS DECIMAL(37,{scale}))"
     rest = f"CAST({a} % {unit} * {TIMES} AS DECIMAL(37,{scale}))"
-    once = f"WHEN {quoted(WEIGHT)} = 1 THEN CAST({a} AS {exact}) WHEN {quoted(WEIGHT)} = -1 THEN CAST(-{a} AS {exact})"
+    less = f"CAST({negative(a, type_)} AS {exact})"
+    once = f"WHEN {quoted(WEIGHT)} = 1 THEN CAST({a} AS {exact}) WHEN {quoted(WEIGHT)} = -1 THEN {less}"
     return Partial("sum", argument, exact, f"CASE {once} ELSE {high} + {rest} END")
 
 

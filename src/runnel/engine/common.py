@@ -22,6 +22,7 @@ from runnel.engine import quotients
 from runnel.engine.quotients import DOUBLE, KEPT_SCALE, WIDEST
 from runnel.errors import RunnelError
 from runnel.model import types
+from runnel.model.negative import MOST_DIGITS_NEGATED, negative
 from runnel.model.types import Decimal, Type
 
 if TYPE_CHECKING:
@@ -474,7 +475,8 @@ def _operand(node: exp.Expr, type_: Type) -> Decimal:
 
 def _negated(row: _Row, node: exp.Expr) -> Type:
     found = row.type(node.this)
-    _decimal(found)
+    if _decimal(found).precision > MOST_DIGITS_NEGATED:
+        raise _Uncommon
     return found
 
 
@@ -483,6 +485,10 @@ def _cast(row: _Row, node: exp.Expr) -> Type:
         raise _Uncommon
     wanted = types.parse(node.args["to"].sql(dialect=DIALECT))
     inner = node.this
+    number = _negative_by_text(node)
+    if number is not None and row.type(number) == wanted:
+        row.write(node, lambda: exp.cast(exp.Neg(this=exp.paren(number.copy())), str(wanted)))
+        return wanted
     if wanted == DATE and isinstance(inner, exp.Literal) and inner.is_string and _ISO_DATE.fullmatch(str(inner.this)):
         return DATE
     found = row.type(inner)
@@ -494,6 +500,16 @@ def _cast(row: _Row, node: exp.Expr) -> Type:
     if isinstance(found, Decimal) and found.scale == 0 and wanted.name in DIGITS:
         return wanted  # whole as it is; what does not fit is an error in both
     raise _Uncommon
+
+
+def _negative_by_text(node: exp.Expr) -> exp.Expr | None:
+    """Give the number whose negative a program writes by its text (`model.negative`): here, a minus sign is exact."""
+    written = node.sql(dialect=DIALECT)
+    number = next((one.this for one in node.this.find_all(exp.Cast, exp.TryCast)), None) if node.this else None
+    if number is None:
+        return None
+    wanted = negative(number.sql(dialect=DIALECT), types.parse(node.args["to"].sql(dialect=DIALECT)))
+    return number if written == sqlglot.parse_one(wanted, dialect=DIALECT).sql(dialect=DIALECT) else None
 
 
 def _summed(row: _Row, node: exp.Expr) -> Type:

@@ -9,11 +9,12 @@ import pyarrow as pa
 from runnel.engine.base import TooLarge
 from runnel.engine.inputs import signed
 from runnel.lake.files import ROW_GROUP
-from runnel.model import arrow
+from runnel.model import arrow, types
 from runnel.model.identity import identical
+from runnel.model.negative import negative
 from runnel.model.program import Strategy, quote
 from runnel.model.program import name as input_name
-from runnel.model.relation import WEIGHT
+from runnel.model.relation import WEIGHT, Column
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +61,10 @@ def difference_sql(step: Step) -> tuple[str, frozenset[tuple[str, Role]]]:
     names = [c.name for c in target.columns]
     added = {name: f"sum({quote(name)})" for name in [*target.partial_sums, WEIGHT]}
     listed = ", ".join(quote(name) for name in [*names, WEIGHT])
-    negated = ", ".join(quote(n) if n in target.summed_by else f"-{quote(n)} AS {quote(n)}" for n in [*names, WEIGHT])
+    kinds = {c.name: c.type for c in (*target.columns, Column(WEIGHT, types.BIGINT))}
+    negated = ", ".join(
+        quote(n) if n in target.summed_by else f"{negative(quote(n), kind)} AS {quote(n)}" for n, kind in kinds.items()
+    )
     chosen = ", ".join(f"{added[n]} AS {quote(n)}" if n in added else quote(n) for n in [*names, WEIGHT])
     by = f" GROUP BY {', '.join(quote(name) for name in target.summed_by)}" if target.summed_by else ""
     sql = (
