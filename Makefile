@@ -12,6 +12,7 @@ KILLS ?= 2000
 FLIPS ?= 10000
 ARGS ?=
 CASSANDRA ?= --hosts 127.0.0.1 --port 9042
+SQL ?= --mysql mysql://root@127.0.0.1:3306 --postgres postgresql://postgres@127.0.0.1:5432/postgres
 
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-fast test-random test-functions random test-cassandra load-cassandra cluster soak chaos kills flips fuzz fuzz-binlog cassandra mariadb mysql postgres lint format bench bench-all bench-docs docs clean
@@ -100,7 +101,8 @@ bench: $(STAMP) ## the dashboard benchmark (ARGS="--base 10000000 --changes 1000
 	@$(BIN)/runnel bench dashboard $(ARGS)
 
 # The published benchmarks by name; `make bench-run-growth` runs one of them. That of capture needs a server, such as `make cassandra`
-# starts: CASSANDRA="--hosts ... --port ...".
+# starts: CASSANDRA="--hosts ... --port ..."; that of logsync needs some of `make mariadb`, `make mysql` and `make postgres`:
+# SQL="--mysql mysql://root@127.0.0.1:PORT --mysql ... --postgres postgresql://...".
 BENCH_dashboard-1m := dashboard --base 1000000
 BENCH_dashboard-10m := dashboard --base 10000000
 BENCH_dashboard-10m-100k := dashboard --base 10000000 --changes 100000
@@ -116,7 +118,8 @@ BENCH_choice-3m := choice --base 3000000 --shares 0.1,1
 BENCH_peers := peers --install
 BENCH_decode := decode
 BENCH_capture = capture $(CASSANDRA)
-PUBLISHED := $(filter-out capture,$(patsubst BENCH_%,%,$(filter BENCH_%,$(.VARIABLES))))
+BENCH_logsync = logsync --install $(SQL)
+PUBLISHED := $(filter-out capture logsync,$(patsubst BENCH_%,%,$(filter BENCH_%,$(.VARIABLES))))
 
 bench-all: $(addprefix bench-run-,$(sort $(PUBLISHED))) ## all published benchmarks, figures kept in docs/benchmarks (hours; -k goes on after a failure)
 	@$(MAKE) --no-print-directory bench-docs

@@ -14,6 +14,7 @@ from typing import Any
 
 from runnel.bench import choice, dashboard, growth, latency, minmax, sustained, tpch
 from runnel.bench.cassandra import capture_sheet, decode
+from runnel.bench.logsync import measure as logsync
 from runnel.bench.peers import measure as peers
 from runnel.bench.report import GIGA, Sheet, markdown
 from scripts.benchmark_charts import bars, lines
@@ -114,6 +115,7 @@ SHEETS: dict[str, Callable[[Figures], Sheet]] = {
     "peers": peers.sheet,
     "capture": capture_sheet.sheet,
     "decode": decode.sheet,
+    "logsync": logsync.sheet,
 }
 CHARTS: dict[str, Callable[[Figures], str]] = {
     "dashboard": _dashboard_chart,

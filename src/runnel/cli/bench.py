@@ -220,6 +220,37 @@ def decode(
     _run(lambda place: decode.measure(place, decode.Load(mutations, rounds)), decode.sheet, report)
 
 
+@app.command()
+def logsync(
+    mysql: Annotated[
+        list[str] | None, typer.Option(help="A MariaDB or MySQL: mysql://USER@HOST:PORT; may be given twice.")
+    ] = None,
+    postgres: Annotated[str | None, typer.Option(help="A PostgreSQL: postgresql://USER@HOST:PORT/DATABASE.")] = None,
+    rows: Annotated[int, typer.Option(help="Rows of each log.", metavar="N", min=1)] = 200_000,
+    rate: Annotated[int, typer.Option(help="Transactions per second, for the lag.", min=1)] = 1_000,
+    seconds: Annotated[float, typer.Option(help="How long the lag is measured.", min=1)] = 60.0,
+    warm: Annotated[float, typer.Option(help="Seconds of load before that.", min=0)] = 10.0,
+    report: Report = None,
+    *,
+    install: Annotated[bool, typer.Option("--install", help="Install the other readers first.")] = False,
+) -> None:
+    """Decode logs of SQL databases, beside mysql-replication and Debezium, and time how far a target is behind."""
+    from runnel.bench.logsync import measure
+    from runnel.bench.logsync.lag import Load
+    from runnel.bench.peers import homes
+
+    if not mysql and not postgres:
+        raise UsageError(
+            "RUNNEL-USAGE",
+            "no server is given",
+            hint="make mariadb, make mysql and make postgres start throw-away ones",
+        )
+    for peer in homes.READERS if install else ():
+        homes.install(peer)
+    load = Load(rate, seconds, warm)
+    _run(lambda _: measure.measure(mysql or [], postgres, rows, load), measure.sheet, report)
+
+
 def _whole(option: str, text: str) -> int:
     return int(_number(option, text.replace("_", "")))
 

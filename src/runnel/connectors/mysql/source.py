@@ -126,7 +126,8 @@ class ServerSource:
 
     def _quiet_end(self, begin: Spot) -> Spot:
         """Give the place up to which nothing of ours comes after a position, as far as that is known."""
-        return self._quiet[1] if self._quiet is not None and self._quiet[0] == begin else begin
+        known = self._quiet
+        return known[1] if known is not None and known[0] == begin else begin
 
     def _window(self, start: Offset, end: Spot, limit: int, *, single: bool = False) -> Window:
         begin = spot_of(start)
