@@ -38,10 +38,10 @@ def opened(folder: Path, engine: Engine, further: str = "") -> Project:
     return runnel.open(folder, engine=engine)
 
 
-def script(rng: random.Random, live: set[tuple[int, str]], *, moves: bool) -> list[dict[str, Any]]:
+def script(rng: random.Random, live: set[tuple[int, str]], most: int, *, moves: bool) -> list[dict[str, Any]]:
     """Write change sets that can have happened; each has rows with the same columns."""
     made = []
-    for _ in range(rng.randrange(1, 30)):
+    for _ in range(rng.randrange(1, most)):
         key = (rng.randrange(4), rng.choice("ab"))
         row: dict[str, Any] = {"a": key[0], "b": key[1]}
         draw = rng.random()
@@ -74,13 +74,15 @@ def outcome(project: Project, steps: list[list[dict[str, Any]]]) -> list[str]:
     return sorted(map(repr, project.table("s.t").to_arrow().to_pylist()))
 
 
-def compared(tmp_path: Path, engine: Engine, seed: int, *, moves: bool = False) -> list[dict[str, int]]:
+def compared(
+    tmp_path: Path, engine: Engine, seed: int, *, count: int = 4, most: int = 30, moves: bool = False
+) -> list[dict[str, int]]:
     """Give the same steps to a project of this engine and to one whose driver reads; compare after each."""
     rng, live = random.Random(seed), set[tuple[int, str]]()
     given = [opened(tmp_path / "one", engine), opened(tmp_path / "other", DuckDbEngine(threads=1))]
     steps: list[list[dict[str, Any]]] = []
-    for _ in range(4):
-        steps.append(script(rng, live, moves=moves))
+    for _ in range(count):
+        steps.append(script(rng, live, most, moves=moves))
         one, other = (outcome(project, steps) for project in given)
         assert one == other
         assert len(one) == len(live)
@@ -106,7 +108,7 @@ def test_updates_that_change_keys_are_gone_through_in_order_by_the_driver(tmp_pa
 
 @pytest.mark.spark
 def test_spark_finds_the_same_rows(tmp_path: Path, spark_engine: SparkEngine) -> None:
-    one, _ = compared(tmp_path, SparkEngine(spark_engine.session, driver=Driver(changes=0)), 99)
+    one, _ = compared(tmp_path, SparkEngine(spark_engine.session, driver=Driver(changes=0)), 7, count=2, most=12)
     assert list(one) == ["spark"]
 
 
