@@ -118,7 +118,7 @@ def _read_table(
             f" count(CASE WHEN `{OP}` = '{MOVE}' THEN 1 END) AS moves FROM `{CHANGES}`"
         )
         (told,) = runtime.engine.rows(counts, {CHANGES: files}).to_pylist()
-        if told["moves"] or (told["keyed"] and told["signed"]):
+        if told["moves"] or (told["keyed"] and told["signed"]) or (told["updates"] and not _comparable(relation)):
             return None
         deletes = told["least"] is not None and told["least"] < 0
         trusted = not told["keyed"] and all(part.trusted for part in partitions)
@@ -221,6 +221,11 @@ def signed_sql(relation: Relation, *, netted: bool) -> str:
     shown, by = identical(relation.columns)
     total = f"sum(`{WEIGHT}`)"
     return f"SELECT {shown}, {total} AS `{WEIGHT}` FROM `{CHANGES}` GROUP BY {by} HAVING {total} <> 0"
+
+
+def _comparable(relation: Relation) -> bool:
+    """Say whether all columns can be: maps have no largest value, by which the query finds the only one."""
+    return not any("map<" in str(column.type).lower() for column in relation.columns)
 
 
 def upserted_rows(relation: Relation) -> str:

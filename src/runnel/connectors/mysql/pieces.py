@@ -120,8 +120,10 @@ class Cutter:
             self._last = self._last[0], end
             return
         self.flush()
-        self._last = last, _ = cuts.pop(), end
-        self._done += _pieces(cuts, last.begin.position) if cuts else ()
+        last = cuts.pop()
+        if cuts:
+            self._done += _pieces(cuts, last.begin.position)
+        self._last = last, end
 
     @staticmethod
     def _goes_on(last: _Cut, cut: _Cut, end: int) -> bool:
