@@ -10,6 +10,7 @@ from runnel.connectors.mysql.client import Client
 from runnel.connectors.mysql.log.events import Kind
 from runnel.connectors.mysql.log.files import read_file
 from runnel.connectors.mysql.log.problems import Spot
+from runnel.connectors.mysql.logs import ServerLog
 from runnel.connectors.mysql.stream import LogStream
 from runnel.errors import RunnelError
 from tests.connectors.mysql.reading import settings_of, transactions
@@ -87,3 +88,19 @@ def test_a_user_without_the_privilege_is_told_what_to_grant(sql_server: SqlServe
     settings = settings_of(sql_server, sql_server.database(), user="weak")
     with pytest.raises(RunnelError, match=r"RUNNEL-MYSQL-DENIED.*GRANT .*REPLICATION SLAVE"):
         _streamed(settings, Spot("binlog.000001", 4), Spot("binlog.000001", 5))
+
+
+def test_who_looks_into_the_log_does_not_end_the_stream_of_the_reader_with_a_number(sql_server: SqlServer) -> None:
+    database = sql_server.database()
+    sql_server.sql("CREATE TABLE t (k INT PRIMARY KEY)", database=database)
+    settings = settings_of(sql_server, database, server_id=7_777_777)
+    start = _end(settings)
+    stream = LogStream(settings, start)
+    try:
+        for number in range(3):
+            sql_server.sql(f"INSERT INTO t VALUES ({number})", database=database)
+            end = _end(settings)
+            assert list(ServerLog(settings).items(start, end, lambda *_: True))
+            assert list(stream.until(end, 20))
+    finally:
+        stream.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from runnel.connectors.mysql.log.files import FIRST, listed, read_file
@@ -33,11 +34,12 @@ FAR = 4 << 20
 
 
 class ServerLog:
-    """The log of a running server."""
+    """The log of a running server, read here and there beside whoever follows it."""
 
     def __init__(self, settings: Settings) -> None:
         """Keep the settings; nothing is connected to yet."""
-        self._settings = settings
+        # A server closes the stream of a reader when another one with its number comes: the number is the follower's.
+        self._settings = replace(settings, server_id=0)
 
     def items(self, start: Spot, end: Spot, wanted: Filter, maps: Iterable[bytes] = ()) -> Iterator[Item]:
         """Give what the log has between two places; `maps` are table maps that hold at the first one.

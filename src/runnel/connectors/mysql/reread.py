@@ -56,8 +56,7 @@ class Reread:
         lost: bool = False,  # noqa: FBT001, FBT002
     ) -> None:
         """Keep what is read; nothing is asked yet."""
-        # The runner reads the same log: two readers with one number would take it from each other.
-        self.settings = replace(settings, server_id=0)
+        self.settings = settings
         self.tables, self.place = tables, str(base.place)
         self._base, self._definitions, self._start = base, definitions, start
         self._fresh, self._lost = fresh, lost
