@@ -8,11 +8,14 @@ import pytest
 
 import runnel
 from runnel.engine.duckdb import DuckDbEngine
+from tests.servers.postgres import postgres_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from runnel.project import Project
+
+__all__ = ["postgres_server"]
 
 
 @pytest.fixture

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from runnel.connectors.deltas.technique import Cycle, Position
     from runnel.project import Project
+    from tests.servers.postgres import PostgresServer
 
 VALUES = pa.schema([("name", pa.string()), ("value", pa.int64())])
 CHANGES = """
@@ -58,12 +59,6 @@ class Counter:
         """There is nothing to close."""
 
 
-@pytest.fixture
-def project() -> Iterator[Project]:
-    with runnel.memory(engine=DuckDbEngine()) as made:
-        yield made
-
-
 def cycles_of(project: Project) -> Cycles:
     return Cycles(LakeCycles(project.runtime, "shop", "counter"))
 
@@ -85,6 +80,28 @@ def test_a_run_that_was_cut_off_while_it_told_is_told_again_and_only_then_goes_o
     assert told(project, counter) == ["0", "1", "2", "3"]
     assert counter.settled == [{"time": 3}, {"time": 3}, {"time": 4}]
     assert told(project, counter) == []
+
+
+@pytest.mark.postgres
+def test_two_folders_with_a_postgresql_go_on_with_each_other(tmp_path: Path, postgres_server: PostgresServer) -> None:
+    catalog, counter, numbers = postgres_server.database(), Counter(), list[str]()
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        state = f'[state]\ncatalog = "{catalog}"\ndata = "{tmp_path / "data"}"\n'
+        (tmp_path / name / "runnel.toml").write_text(f'[project]\nname = "shared"\n{state}')
+    opened = [runnel.open(tmp_path / name, engine=DuckDbEngine()) for name in ("one", "two")]
+    with opened[0] as one, opened[1] as two:
+        for reached, project in enumerate((one, two, two, one), 1):
+            counter.reached = reached
+            numbers += told(project, counter)
+        assert numbers == ["0", "1", "2", "3"]
+        counter.reached = 5
+        with closing(cycles_of(one).run(counter)) as run:  # type: ignore[type-var]
+            assert next(run).value == "4"
+            with pytest.raises(RunnelError, match="RUNNEL-CAPTURE-BUSY"):
+                told(two, counter)
+        assert told(two, counter) == ["4"]
+        assert told(one, counter) == []
 
 
 def test_what_somebody_else_ended_meanwhile_is_not_ended_again(project: Project) -> None:

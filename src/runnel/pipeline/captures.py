@@ -132,7 +132,9 @@ class LakeCycles:
         """Fold what stays, and forget old epochs from time to time; what cannot be done now is done by a later cycle."""
         try:
             head = self._lake.snapshot()
-            compact(self._runtime, head, [name for name in head.relations if name.startswith(self._stays)])
+            staying = [name for name in head.relations if name.startswith(self._stays)]
+            if staying:
+                compact(self._runtime, head, staying)
             if epoch % EXPIRE_EVERY == 0:
                 expire(self._runtime)
         except RunnelError as error:
