@@ -19,10 +19,13 @@ from runnel import config
 from runnel.bench.logsync.servers import ORDERS, TABLE, inserts, mysql_database, postgres_database
 from runnel.bench.peers import homes
 from runnel.connectors.mysql import open_source as mysql_source
-from runnel.connectors.mysql.archive import FileStretch
 from runnel.connectors.mysql.definitions import Definition
+from runnel.connectors.mysql.keyed import gathering
 from runnel.connectors.mysql.log.problems import Spot
+from runnel.connectors.mysql.log.row_events import Rows
+from runnel.connectors.mysql.logs import FileLog
 from runnel.connectors.mysql.settings import Settings
+from runnel.connectors.mysql.wanted import Wanted
 from runnel.connectors.postgres import open_source as postgres_source
 from runnel.errors import Place
 
@@ -77,11 +80,17 @@ def _task(server: MysqlServer, rows: int, **further: Any) -> dict[str, Any]:
 def _from_file(file: Path, begin: int, end: int, server: MysqlServer) -> dict[str, Any]:
     """Decode the file to Arrow, as a task of Spark does; the fastest of some rounds counts."""
     settings = Settings("bench", server.family, server.database, file.parent, logs=file.name)
-    definition = Definition(TABLE, (), ("id",))
-    rounds = [
-        _timed(FileStretch(settings, definition, Spot(file.name, begin), Spot(file.name, end))()) for _ in range(ROUNDS)
-    ]
-    return min(rounds, key=lambda one: one["cpu"])
+    stretch = Spot(file.name, begin), Spot(file.name, end)
+    return min((_timed(_decoded(settings, *stretch)) for _ in range(ROUNDS)), key=lambda one: one["cpu"])
+
+
+def _decoded(settings: Settings, begin: Spot, end: Spot) -> Iterator[ChangeSet]:
+    wanted = Wanted(settings.database, (TABLE,), (TABLE,))
+    gathered = gathering(settings, {TABLE: Definition(TABLE, (), ("id",))})
+    for item in FileLog(settings).items(begin, end, wanted.rows):
+        if isinstance(item, Rows):
+            yield from gathered.add(item)
+    yield from gathered.rest()
 
 
 def of_pgoutput(url: str, rows: int) -> dict[str, Any]:
