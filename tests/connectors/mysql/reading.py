@@ -14,6 +14,7 @@ from runnel.connectors.mysql.log.transactions import Assembler, Committed
 from runnel.connectors.mysql.settings import Settings
 from runnel.connectors.mysql.snapshot import read_table
 from runnel.connectors.mysql.types import described
+from runnel.model import types
 from runnel.model.relation import WEIGHT
 
 if TYPE_CHECKING:
@@ -67,7 +68,8 @@ def transactions(paths: list[Path], database: str) -> list[Committed]:
 
 def selected(settings: Settings, definition: Definition) -> pa.Table:
     """Give the rows of a table by SELECT."""
-    return pa.concat_tables(read_table(settings, definition))
+    shape = pa.schema([pa.field(c.name, types.to_arrow(c.type)) for c in definition.info().columns])
+    return pa.concat_tables([shape.empty_table(), *read_table(settings, definition)])
 
 
 def state(signed: pa.Table, key: str = "k") -> pa.Table:

@@ -48,7 +48,7 @@ class ServerLog:
         """
         if start.order >= end.order:
             return
-        stream = LogStream(self._settings, start, every=True)
+        stream = LogStream(self._settings, start, every=True, bounded=True)
         try:
             yield from Assembler(wanted, maps).items(stream.until(end, self._settings.timeout))
         finally:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from runnel.connectors.mysql.settings import Settings
 
 _REGISTER, _DUMP = 0x15, 0x12
-_WITH_STATEMENTS = 0x2
+_NO_WAITING, _WITH_STATEMENTS = 0x1, 0x2
 _LARGEST_PACKET = 0xFFFFFF
 _CHUNK = 1 << 18
 HEARTBEAT_SECONDS = 10
@@ -92,12 +92,17 @@ class LogStream:
     event inside a transaction is: only a stream of every event counts that right.
     """
 
-    def __init__(self, settings: Settings, start: Spot, *, number: int = 0, every: bool = False) -> None:
-        """Ask for the log from a position on, as the replica of that number, else of a random one."""
+    def __init__(
+        self, settings: Settings, start: Spot, *, number: int = 0, every: bool = False, bounded: bool = False
+    ) -> None:
+        """Ask for the log from a position on, as the replica of that number, else of a random one.
+
+        A `bounded` one ends where the log ends now: the server would keep a connection that waits for more long after it is closed.
+        """
         self.settings = settings
         self._file, self._at = start
         self._number = number or secrets.randbelow((1 << 31) - 1_000_000) + 1_000_000
-        self._every, self._counted = every, False
+        self._every, self._counted, self._bounded = every, False, bounded
         self._checksums = False
         with translate_errors(settings):
             self._connection = connect(settings)
@@ -133,7 +138,7 @@ class LogStream:
         self._send(_REGISTER, struct.pack("<I", self._number) + b"\0\0\0" + struct.pack("<HII", 0, 0, 0))
         self._connection._read_packet()
         mariadb = "mariadb" in self._connection.get_server_info().lower()
-        flags = _WITH_STATEMENTS if self._every and mariadb else 0
+        flags = (_WITH_STATEMENTS if self._every and mariadb else 0) | (_NO_WAITING if self._bounded else 0)
         self._send(_DUMP, struct.pack("<IHI", start.position, flags, self._number) + start.file.encode())
 
     def _send(self, command: int, payload: bytes) -> None:
