@@ -227,9 +227,9 @@ def test_spark_decodes_a_backlog_and_the_driver_sees_paths_and_counts(
     monkeypatch.setattr(pieces, "PIECE_BYTES", 3 * SMALL)
     monkeypatch.setattr(window, "HELD_BYTES", SMALL)
     secret = "hunter2-of-the-log"
-    shop.sql(ORDERS, f"CREATE USER IF NOT EXISTS reader@'127.0.0.1' IDENTIFIED BY '{secret}'", ITEMS)
-    shop.sql("GRANT ALL ON *.* TO reader@'127.0.0.1'")
-    shop.configure(user="reader", password=secret)
+    shop.sql(ORDERS, f"CREATE USER IF NOT EXISTS tasks@'127.0.0.1' IDENTIFIED BY '{secret}'", ITEMS)
+    shop.sql("GRANT ALL ON *.* TO tasks@'127.0.0.1'")
+    shop.configure(user="tasks", password=secret)
     shop.view("takings", TAKINGS)
     shop.catch_up()
     with shop.open() as project:
