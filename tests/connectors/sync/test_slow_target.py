@@ -43,8 +43,9 @@ class OtherWriter(threading.Thread):
         try:
             with psycopg.connect(self._pair.url) as connection:
                 while not self._closed.wait(0.05):
-                    connection.execute("SELECT id FROM orders ORDER BY id FOR UPDATE")
-                    connection.execute("UPDATE orders SET note = coalesce(note, 0) + 1")
+                    # Rows that are there from the beginning: one that came between the two statements could be another's already.
+                    connection.execute("SELECT id FROM orders WHERE id > 0 ORDER BY id FOR UPDATE")
+                    connection.execute("UPDATE orders SET note = coalesce(note, 0) + 1 WHERE id > 0")
                     connection.commit()
                     self.written += 1
         except BaseException as error:
