@@ -77,7 +77,7 @@ def columns_of(table: TableMap, definition: Definition, rows: Rows) -> list[Logg
                 what = (
                     f"column {two.name} of table {table.table} is logged with another type than {two.sql}, which it has"
                 )
-                hint = "its definition was changed past the log (SET sql_log_bin = 0): begin with a new snapshot"
+                hint = "its definition was changed past the log (SET sql_log_bin = 0): `runnel rebuild SOURCE`"
                 raise refused("RUNNEL-BINLOG-DEFINITION", rows.spot, what, hint)
         return [one if two is None else described(one, two) for one, two in pairs]
     same = len(table.columns) == len(definition.columns)

@@ -124,7 +124,7 @@ def read_images(run: Sequence[Rows], definition: Definition, zero: Zero) -> Imag
         if name not in old.column_names:
             said = f"rows of table {definition.name} are logged without the column {name} of their key"
             raise refused(
-                "RUNNEL-BINLOG-IMAGE", first.spot, said, "give the table a primary key, and begin with a new snapshot"
+                "RUNNEL-BINLOG-IMAGE", first.spot, said, "give the table a primary key, then `runnel rebuild SOURCE`"
             )
     moved = pa.array([False] * old.num_rows)
     if first.change == UPDATED:
